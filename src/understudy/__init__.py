@@ -1,0 +1,34 @@
+"""understudy: make a small encoder learn the part of a large one."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from understudy.recipe.load import load_recipe
+    from understudy.recipe.recipe import Recipe
+    from understudy.stages.evaluate import evaluate
+    from understudy.stages.finetune import finetune
+
+__version__ = version("understudy")
+__all__ = ["Recipe", "evaluate", "finetune", "load_recipe"]
+
+# Loaded on first use: importing understudy must not import torch.
+_HOMES = {
+    "Recipe": "understudy.recipe.recipe",
+    "evaluate": "understudy.stages.evaluate",
+    "finetune": "understudy.stages.finetune",
+    "load_recipe": "understudy.recipe.load",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'understudy' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -1,0 +1,5 @@
+"""The command line: one small module per command that parses, calls and prints."""
+
+from understudy.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,57 @@
+"""`understudy COMMAND`. Nothing heavy is imported before a command runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from understudy.cli.evaluate import evaluate_command
+from understudy.cli.finetune import finetune_command
+from understudy.cli.recipes import recipes_command
+from understudy.errors import UnderstudyError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("finetune")(finetune_command)
+app.command("evaluate")(evaluate_command)
+app.command("recipes")(recipes_command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from understudy import __version__
+
+        typer.echo(f"understudy {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def understudy_command(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Make a small encoder learn the part of a large one.
+
+    `understudy finetune bert-base-uncased --task mrpc --data nyu-mll/glue --output-dir teachers/mrpc`
+
+    Every command shows an example first: `understudy COMMAND --help`
+    """
+
+
+def main() -> None:
+    """Run the command line; an error of the user's is a message, not a traceback."""
+    try:
+        app()
+    except UnderstudyError as error:
+        from understudy.cli.console import print_error
+
+        print_error(error)
+        sys.exit(2)

@@ -1,0 +1,85 @@
+"""What people see: everything on standard error, so that standard output is the program's own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from understudy.stages.result import StageResult
+
+
+@contextlib.contextmanager
+def people_on_stderr() -> Iterator[None]:
+    """Send what libraries print to standard error, and keep their chatter down."""
+    import transformers
+    from rich.logging import RichHandler
+
+    transformers.logging.set_verbosity(logging.ERROR)
+    transformers.logging.disable_progress_bar()  # of loading and saving: seconds
+    console = Console(stderr=True)
+    handler = RichHandler(console=console, show_time=False, show_path=False, show_level=False)
+    ours = logging.getLogger("understudy")
+    ours.addHandler(handler)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        ours.removeHandler(handler)
+
+
+def print_error(error: Exception) -> None:
+    """The message of a user's error, its kind first."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(f"[bold red]{type(error).__name__}[/]: {escape(str(error))}")
+
+
+def print_json(result: StageResult) -> None:
+    """One JSON object on standard output."""
+    content: dict[str, Any] = dict(result.content)
+    if result.output_dir is not None:
+        content["output_dir"] = str(result.output_dir)
+    print(json.dumps(content, ensure_ascii=False))
+
+
+def print_scores(result: StageResult) -> None:
+    """The table at the end: each score with its interval, and the difference where two compete."""
+    content = result.content
+    against, difference = content.get("against"), content.get("difference")
+    table = Table(title=f"{content['task']}: {content['model']}", title_justify="left")
+    for heading in ("split", "rows", "metric", "score", "95 % interval"):
+        table.add_column(heading)
+    if against:
+        for heading in ("against", "difference", "95 % interval", "same answer"):
+            table.add_column(heading)
+    for split, metrics in content["scores"].items():
+        for name, figure in metrics.items():
+            cells = [split, f"{content['counts'][split]['rows']:,}", name, *_figure(figure)]
+            if against and difference:
+                cells.append(_figure(against["scores"][split][name])[0])
+                cells.extend(_figure(difference[split][name], sign=True))
+                cells.append(f"{content['agreement'][split]:.1%}")
+            table.add_row(*cells)
+    console = Console(stderr=True)
+    console.print(table)
+    for split, details in content.get("details", {}).items():
+        console.print(f"{split}: " + ", ".join(f"{name} {value:.4f}" for name, value in details.items()))
+    if against:
+        console.print(f"against: {against['model']}")
+    if "seconds" in content:
+        console.print(f"{content['steps']:,} steps in {content['seconds']['training'] / 60:.1f} minutes")
+    if result.output_dir is not None:
+        console.print(f"Everything is in {result.output_dir}")
+
+
+def _figure(figure: dict[str, float], *, sign: bool = False) -> tuple[str, str]:
+    form = "+.4f" if sign else ".4f"
+    return f"{figure['value']:{form}}", f"{figure['low']:{form}} – {figure['high']:{form}}"

@@ -1,0 +1,52 @@
+"""`understudy evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from understudy.cli.options import DataOption, JsonOption, RecipeOption, SetOption, TaskOption
+
+
+def evaluate_command(
+    model: Annotated[str, typer.Argument(help="Fine-tuned model: folder or hub name.", show_default=False)],
+    task: TaskOption = None,
+    data: DataOption = None,
+    against: Annotated[
+        str | None, typer.Option("--against", help="Another model, compared on the same rows.")
+    ] = None,
+    split: Annotated[str | None, typer.Option("--split", help="Default: the task's dev sets.")] = None,
+    recipe: RecipeOption = None,
+    settings: SetOption = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 64,
+    output_dir: Annotated[Path | None, typer.Option("--output-dir", help="Gets result.json.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Score a model on a task with official metrics and 95 % intervals.
+
+    `understudy evaluate teachers/mrpc`
+
+    A folder that `finetune` wrote knows its task and data. Any other model is told them:
+
+    `understudy evaluate MODEL --task mrpc --data nyu-mll/glue --against teachers/mrpc`
+    """
+    from understudy.cli.console import people_on_stderr, print_json, print_scores
+    from understudy.stages.evaluate import evaluate
+
+    with people_on_stderr():
+        result = evaluate(
+            model,
+            task=task,
+            data=data,
+            split=split,
+            against=against,
+            recipe=recipe,
+            settings=settings or (),
+            batch_size=batch_size,
+            output_dir=output_dir,
+        )
+        print_scores(result)
+    if as_json:
+        print_json(result)

@@ -1,0 +1,26 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+TaskOption = Annotated[
+    str | None,
+    typer.Option("--task", help="sst2, mrpc, squad, conll2003 …; for your own files: classification …"),
+]
+DataOption = Annotated[
+    str | None,
+    typer.Option("--data", help="Folder in the task's layout (GLUE's, SQuAD's …), or a hub dataset."),
+]
+RecipeOption = Annotated[
+    str | None, typer.Option("--recipe", help="Shipped recipe or YAML file; see `understudy recipes`.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe; may be repeated."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+OutputOption = Annotated[Path, typer.Option("--output-dir", help="Gets everything that is made.")]

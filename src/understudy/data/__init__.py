@@ -1,0 +1,1 @@
+"""From files and hub names to checked, encoded, memory-mapped rows."""

@@ -1,0 +1,77 @@
+"""Logits to answers, in numpy alone: evaluation uses it, and so can a process without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.floating]
+
+# As in BERT's own script: how many starts and ends are tried, and the longest answer in tokens.
+NUM_CANDIDATES = 20
+MAX_ANSWER_TOKENS = 30
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The best span of a question's windows.
+
+    Attributes:
+        start, end: characters of the context; equal where there is no answer at all.
+        score: sum of the start and end logits.
+        null_score: the lowest such sum at [CLS] over all windows.
+    """
+
+    start: int
+    end: int
+    score: float
+    null_score: float
+
+    def is_null(self, threshold: float = 0.0) -> bool:
+        """SQuAD 2.0: no answer, where [CLS] beats the best span by more than the threshold."""
+        return self.null_score - self.score > threshold
+
+
+def best_answer(
+    windows: Iterable[tuple[FloatArray, FloatArray, Sequence[int], Sequence[int]]],
+) -> Answer:
+    """The best answer over the windows of one question.
+
+    Args:
+        windows: for each, start logits, end logits, and the first and last character of each token
+            (-1 for tokens outside the context). Logits may be longer than the window (padding).
+    """
+    best = (-np.inf, 0, 0)
+    null_score = np.inf
+    for start_logits, end_logits, offset_starts, offset_ends in windows:
+        length = len(offset_starts)
+        starts_ok = np.asarray(offset_starts) >= 0
+        null_score = min(null_score, float(start_logits[0] + end_logits[0]))
+        masked_start = np.where(starts_ok, start_logits[:length], -np.inf)
+        masked_end = np.where(starts_ok, end_logits[:length], -np.inf)
+        starts = np.argsort(-masked_start, kind="stable")[:NUM_CANDIDATES]
+        ends = np.argsort(-masked_end, kind="stable")[:NUM_CANDIDATES]
+        width = ends[None, :] - starts[:, None]
+        scores = masked_start[starts][:, None] + masked_end[ends][None, :]
+        scores = np.where((width >= 0) & (width < MAX_ANSWER_TOKENS), scores, -np.inf)
+        first, last = np.unravel_index(int(scores.argmax()), scores.shape)
+        score = float(scores[first, last])
+        if score > best[0]:
+            best = (score, int(offset_starts[starts[first]]), int(offset_ends[ends[last]]))
+    return Answer(best[1], best[2], best[0], null_score)
+
+
+def word_tags(logits_LC: FloatArray, word_ids: Sequence[int], num_words: int, outside: int) -> list[int]:
+    """The tag of each word from the logits of its first piece.
+
+    Words cut off by the length limit, or without a piece, are `outside`.
+    """
+    tags = [outside] * num_words
+    best = logits_LC[: len(word_ids)].argmax(axis=-1)
+    for position, word in enumerate(word_ids):
+        if word >= 0:
+            tags[word] = int(best[position])
+    return tags

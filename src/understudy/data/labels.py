@@ -1,0 +1,58 @@
+"""Do the model and the data mean the same label by the same number?
+
+A model's labels are in its config. Where they only say LABEL_0, LABEL_1 … nobody named them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from understudy.errors import ModelError
+
+
+def named_labels(id2label: Mapping[int, str]) -> tuple[str, ...] | None:
+    """The label names of a model's config in the order of their ids, None where nobody named them."""
+    names = tuple(id2label[index] for index in sorted(id2label))
+    return None if all(re.fullmatch(r"LABEL_\d+", name) for name in names) else names
+
+
+def check_labels(
+    model: str, model_labels: Sequence[str] | None, num_model_labels: int, data_labels: Sequence[str]
+) -> tuple[str, ...]:
+    """Compare a fine-tuned model's labels with the data's, by name and order.
+
+    Names are compared without regard to case; the model's spelling is returned.
+
+    Args:
+        model: its name, for the message.
+        model_labels: None where the model does not name them; then only the number is compared.
+
+    Raises:
+        ModelError: with both lists side by side.
+    """
+    if len(data_labels) == num_model_labels:
+        if model_labels is None:
+            return tuple(data_labels)
+        if [_fold(name) for name in model_labels] == [_fold(name) for name in data_labels]:
+            return tuple(model_labels)
+    shown_model = list(model_labels or [f"LABEL_{index}" for index in range(num_model_labels)])
+    lines = [
+        f"The labels of {model} and of the data must agree in names and order:",
+        f"  id  {'model':<24} data",
+    ]
+    for index in range(max(len(shown_model), len(data_labels))):
+        left = shown_model[index] if index < len(shown_model) else "—"
+        right = data_labels[index] if index < len(data_labels) else "—"
+        lines.append(f"  {index:>2}  {left:<24} {right}")
+    if sorted(map(_fold, shown_model)) == sorted(map(_fold, data_labels)):
+        spelling = {_fold(name): name for name in data_labels}
+        order = ",".join(spelling[_fold(name)] for name in shown_model)
+        lines.append(f"The order differs. Use the model's: --set 'data.labels=[{order}]'")
+    else:
+        lines.append("Use a model fine-tuned on these labels, or name the data's labels with data.labels.")
+    raise ModelError("\n".join(lines))
+
+
+def _fold(name: str) -> str:
+    return re.sub(r"[\s_-]+", "_", name.casefold())

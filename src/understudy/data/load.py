@@ -1,0 +1,360 @@
+"""Sources to checked datasets: the one entrance of all task data.
+
+    find the source → name its columns → agree on the labels → check every row → Arrow on disk
+
+Checked rows are written once to a cache folder named by the content of the source and the settings
+that shape it, and memory-mapped from there: memory does not grow with the number of rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+from datasets import ClassLabel, Dataset, List
+
+from understudy.data.columns import guess_columns
+from understudy.data.readers import Problem, RawRow, read_file
+from understudy.data.rows import RowReport, check_row, label_ids, refuse_if_bad, row_features, to_iob2
+from understudy.data.settings import DataSettings
+from understudy.data.tasks import KINDS, Hub, Task
+from understudy.errors import DataError, RecipeError
+
+# Part of every cache key: raise it when the same source would give other rows.
+FORMAT_VERSION = 1
+ROWS_PER_BATCH = 10_000
+MAX_LABELS = 1_000
+SPLITS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Something rows can be read from, with what is known before the first row is judged.
+
+    Attributes:
+        name: what a message calls it: the path, or the hub name.
+        key: a hash of its content.
+        rows: reads it from the start, each time it is called.
+        columns: our field to its column.
+        labels: label names in the order of their ids, where the source declares them.
+        guessed: whether the columns were guessed from their names.
+    """
+
+    name: str
+    key: str
+    rows: Callable[[], Iterator[RawRow]]
+    columns: Mapping[str, str | int]
+    labels: tuple[str, ...] | None
+    guessed: bool = False
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """Checked splits of a task.
+
+    Attributes:
+        splits: split name to its dataset, columns as in `rows.py`.
+        labels: label names in the order of their ids; None for kinds without named labels.
+        labels_declared: False where the labels were only found in the rows and sorted, so that
+            their order is nobody's decision and a model's own order may take precedence.
+        reports: what was read and dropped, by split.
+        columns: our field to the source's column.
+        guessed: whether these columns were guessed.
+        hashes: content hash by split.
+    """
+
+    splits: dict[str, Dataset]
+    labels: tuple[str, ...] | None
+    labels_declared: bool
+    reports: dict[str, RowReport]
+    columns: Mapping[str, str | int]
+    guessed: bool
+    hashes: dict[str, str]
+
+
+def load_data(
+    task: Task,
+    settings: DataSettings,
+    splits: Sequence[str],
+    *,
+    labels: Sequence[str] | None = None,
+) -> TaskData:
+    """Load and check splits of a task.
+
+    Args:
+        splits: `train`, `dev`, `test`, or a task's own names (`dev_matched`).
+        labels: the model's label order, used where the data declares none.
+
+    Raises:
+        DataError: a source is missing, cannot be read, or has bad rows (with `bad_rows: refuse`).
+    """
+    _check_settings(task, settings)
+    sources = {split: find_source(task, settings, split) for split in splits}
+    declared = settings.labels or task.labels or next(iter(sources.values())).labels
+    names = tuple(declared) if declared else None
+    if names is None and task.kind in ("classification", "token-classification"):
+        names = tuple(labels) if labels else _discover_labels(task, next(iter(sources.values())))
+    loaded = {}
+    reports = {}
+    for split, source in sources.items():
+        loaded[split], reports[split] = _checked(task, source, names, settings.bad_rows)
+    first = next(iter(sources.values()))
+    return TaskData(
+        splits=loaded,
+        labels=names,
+        labels_declared=declared is not None,
+        reports=reports,
+        columns=first.columns,
+        guessed=first.guessed,
+        hashes={split: source.key for split, source in sources.items()},
+    )
+
+
+def dev_splits(task: Task, settings: DataSettings) -> tuple[str, ...]:
+    """The development sets to score: a task's own (MNLI has two), or the one file a user gave."""
+    return task.dev_splits if settings.source is not None else ("dev",)
+
+
+def _check_settings(task: Task, settings: DataSettings) -> None:
+    """A setting that has no effect is an error."""
+    files = [name for name in SPLITS if getattr(settings, name) is not None]
+    if settings.source is None and not files:
+        raise RecipeError(
+            "data.source or data.train and data.dev must be given. Point at a folder in GLUE's layout, a "
+            "hub dataset or files, e.g. --data ../glue or --set data.train=train.csv."
+        )
+    if settings.source is not None and files:
+        raise RecipeError(
+            f"data.source and data.{files[0]} exclude each other; got both. Give a folder or hub "
+            "name, or give files."
+        )
+    if settings.config is not None and (settings.source is None or Path(settings.source).exists()):
+        raise RecipeError("data.config has an effect on hub datasets only; leave it out for files.")
+    if settings.stride is not None and task.kind != "question-answering":
+        raise RecipeError(f"data.stride has an effect on question answering only; task is {task.name}.")
+    if settings.labels is not None:
+        if task.kind not in ("classification", "token-classification"):
+            raise RecipeError(f"data.labels has no effect on {task.kind}; leave it out.")
+        if len(set(settings.labels)) != len(settings.labels):
+            raise RecipeError(f"data.labels must differ from each other; got {settings.labels}.")
+        if task.labels and set(settings.labels) != set(task.labels):
+            raise RecipeError(
+                f"data.labels must be an order of {list(task.labels)} for task {task.name}; got "
+                f"{settings.labels}."
+            )
+    kind = KINDS[task.kind]
+    fields = kind.required + kind.optional
+    for name in settings.columns:
+        if name not in fields:
+            raise RecipeError(f"data.columns.{name} must be one of {', '.join(fields)}; got {name!r}.")
+
+
+def find_source(task: Task, settings: DataSettings, split: str) -> Source:
+    """Where a split's rows come from: a file of the user, a folder in the task's layout, or the hub."""
+    if settings.source is None:
+        path = getattr(settings, split, None) if split in SPLITS else None
+        if path is None:
+            raise RecipeError(f"data.{split} must be given: this needs the {split} split.")
+        return _file_source(task, settings, Path(path))
+    folder = Path(settings.source).expanduser()
+    if folder.is_dir():
+        return _folder_source(task, settings, folder, split)
+    if folder.is_file() or settings.source.startswith((".", "/", "~")):
+        what = "is a file" if folder.is_file() else "does not exist"
+        raise DataError(
+            f"data.source must be a folder or a hub dataset; {settings.source} {what}. Give files as "
+            "data.train and data.dev."
+        )
+    return _hub_source(task, settings, split)
+
+
+def _file_source(
+    task: Task,
+    settings: DataSettings,
+    path: Path,
+    columns: Mapping[str, str | int] | None = None,
+) -> Source:
+    path = path.expanduser()
+    if not path.exists():
+        raise DataError(f"{path} does not exist. Check the path.")
+    columns = dict(settings.columns or columns or {})
+    header = not any(isinstance(column, int) for column in columns.values())
+    if not header and not all(isinstance(column, int) for column in columns.values()):
+        raise RecipeError(
+            f"data.columns must be all names or all numbers; got {columns}. Numbers mean that the "
+            "file has no header."
+        )
+
+    def rows() -> Iterator[RawRow]:
+        return read_file(path, header=header)
+
+    first = next((row.values for row in rows() if row.problem is None), {})
+    named, guessed = guess_columns(task.kind, columns, list(first), str(path))
+    return Source(str(path), _hash_path(path), rows, named, None, guessed)
+
+
+def _folder_source(task: Task, settings: DataSettings, folder: Path, split: str) -> Source:
+    layout = task.folder
+    if layout is None:
+        raise DataError(
+            f"task {task.name} has no folder layout; give its files: --set data.train=… --set data.dev=…"
+        )
+    if split not in layout.files:
+        raise DataError(f"split must be one of {', '.join(layout.files)} for {task.name}; got {split!r}.")
+    candidates = [base / name for base in (folder / layout.name, folder) for name in layout.files[split]]
+    path = next((path for path in candidates if path.exists()), None)
+    if path is None:
+        looked = "\n  ".join(str(path) for path in candidates)
+        raise DataError(f"{folder} has no {split} split of {task.name}. Looked for\n  {looked}")
+    return _file_source(task, settings, path, layout.columns)
+
+
+def _hub_source(task: Task, settings: DataSettings, split: str) -> Source:
+    name = str(settings.source)
+    # Another dataset than the task's own, e.g. a mirror, has columns and splits of its own.
+    hub = task.hub if task.hub and task.hub.dataset == name else Hub(name, None, {})
+    columns = dict(settings.columns or hub.columns)
+    config = settings.config or hub.config
+    hub_split = hub.splits.get(split, split)
+    try:
+        dataset = datasets.load_dataset(name, config, split=hub_split)
+    except Exception as error:  # datasets raises a dozen types for what a user sees as one thing
+        raise DataError(
+            f"hub dataset {name!r} (configuration {config}, split {hub_split}) cannot be loaded: "
+            f"{error}\nCheck the name and the network, or point data.source at a local folder."
+        ) from error
+    named, guessed = guess_columns(task.kind, columns, dataset.column_names, name)
+    label_column = named.get("label", named.get("tags"))
+    feature = dataset.features.get(label_column)
+    feature = feature.feature if isinstance(feature, List) else feature
+    labels = tuple(feature.names) if isinstance(feature, ClassLabel) else None
+
+    def rows() -> Iterator[RawRow]:
+        for number, values in enumerate(dataset):
+            if labels is not None:
+                values = {**values, label_column: _label_names(values[label_column], labels)}
+            yield RawRow(f"row {number}", values)
+
+    return Source(f"{name} ({hub_split})", dataset._fingerprint, rows, named, labels, guessed)
+
+
+def _label_names(value: Any, labels: Sequence[str]) -> Any:
+    """Ids to names; -1, the hub's mark for a hidden label, becomes null."""
+    if isinstance(value, list):
+        return [_label_names(item, labels) for item in value]
+    return labels[value] if isinstance(value, int) and 0 <= value < len(labels) else None
+
+
+def _discover_labels(task: Task, source: Source) -> tuple[str, ...]:
+    """The distinct labels of a source: numbers in their order, words alphabetically, tags by type."""
+    column = source.columns["tags" if task.kind == "token-classification" else "label"]
+    found: set[str] = set()
+    for row in source.rows():
+        value = row.values.get(column)
+        if value is None:
+            continue
+        if task.kind == "token-classification":
+            found.update(to_iob2([str(tag) for tag in value]))
+        elif isinstance(value, float):
+            found.add(str(int(value)) if value.is_integer() else str(value))
+        else:
+            found.add(str(value).strip())
+        if len(found) > MAX_LABELS:
+            raise DataError(
+                f"{source.name}: column {column!r} has more than {MAX_LABELS:,} different values, "
+                "so it is hardly a label. Name another with data.columns.label, or use task: regression."
+            )
+    found.discard("")
+    if task.kind == "token-classification":
+        types = sorted({tag[2:] for tag in found if tag[:2] in ("B-", "I-")})
+        return ("O", *(f"{prefix}-{name}" for name in types for prefix in "BI"))
+    if len(found) < 2:
+        raise DataError(
+            f"{source.name}: column {column!r} must have two or more different labels; found {sorted(found)}."
+        )
+    numeric = all(name.lstrip("-").isdigit() for name in found)
+    return tuple(sorted(found, key=int) if numeric else sorted(found))
+
+
+def _checked(
+    task: Task, source: Source, labels: Sequence[str] | None, bad_rows: str
+) -> tuple[Dataset, RowReport]:
+    """The checked rows of a source, from the cache where they were checked before."""
+    shape = [FORMAT_VERSION, task.kind, source.key, source.name, dict(source.columns), labels]
+    key = hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:24]
+    folder = cache_folder() / key
+    if not (folder / "report.json").exists():
+        _write_rows(task, source, labels, folder)
+    report = RowReport(**json.loads((folder / "report.json").read_text("utf-8")))
+    if bad_rows == "refuse":
+        refuse_if_bad(report)
+    if report.num_kept == 0:
+        raise DataError(f"No usable rows are left. {report.describe()}")
+    return Dataset.from_file(str(folder / "rows.arrow")), report
+
+
+def _write_rows(task: Task, source: Source, labels: Sequence[str] | None, folder: Path) -> None:
+    """Check a source row by row into an Arrow file; the folder appears whole or not at all."""
+    features = row_features(task.kind, labels, pair="text_pair" in source.columns)
+    ids = label_ids(labels) if labels else None
+    report = RowReport(source.name)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="writing-") as temporary:
+        target = Path(temporary) / folder.name
+        target.mkdir()
+        schema = features.arrow_schema
+        with pa.OSFile(str(target / "rows.arrow"), "wb") as file, pa.ipc.new_stream(file, schema) as out:
+            batch: list[dict[str, Any]] = []
+            num_choices = 0  # of the first row; a batch cannot hold rows of different numbers
+            for number, raw in enumerate(source.rows()):
+                report.num_read += 1
+                row = check_row(task.kind, raw, source.columns, ids)
+                if isinstance(row, dict) and "choices" in row:
+                    num_choices = num_choices or len(row["choices"])
+                    if len(row["choices"]) != num_choices:
+                        detail = f"has {len(row['choices'])} choices, the first row has {num_choices}"
+                        row = Problem("wrong number of choices", detail)
+                if not isinstance(row, dict):
+                    report.add(raw.where, row)
+                    continue
+                report.num_kept += 1
+                batch.append({"row": number, **row})
+                if len(batch) == ROWS_PER_BATCH:
+                    out.write_batch(pa.RecordBatch.from_pylist(batch, schema))
+                    batch = []
+            if batch:
+                out.write_batch(pa.RecordBatch.from_pylist(batch, schema))
+        (target / "report.json").write_text(json.dumps(asdict(report), ensure_ascii=True), "utf-8")
+        try:
+            target.rename(folder)
+        except OSError:
+            if not (folder / "report.json").exists():
+                raise
+            # Another process wrote the same rows first: theirs are as good.
+            shutil.rmtree(target)
+
+
+def cache_folder() -> Path:
+    """`$UNDERSTUDY_CACHE`, or `understudy/` in the cache folder of `datasets`."""
+    chosen = os.environ.get("UNDERSTUDY_CACHE")
+    return Path(chosen) if chosen else Path(datasets.config.HF_DATASETS_CACHE) / "understudy"
+
+
+def _hash_path(path: Path) -> str:
+    """A hash of a file's content, or of all files in a folder with their names."""
+    digest = hashlib.sha256()
+    for file in sorted(path.rglob("*.txt")) if path.is_dir() else [path]:
+        if path.is_dir():
+            digest.update(file.relative_to(path).as_posix().encode())
+        with file.open("rb") as handle:
+            digest.update(hashlib.file_digest(handle, "sha256").digest())
+    return digest.hexdigest()

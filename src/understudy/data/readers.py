@@ -1,0 +1,252 @@
+"""Files to raw rows, one function per format, a row at a time, never a whole file in memory.
+
+A raw row is what the file says, by the file's own column names, with the place it came from. What
+cannot even be split into columns carries a problem instead of values. Nothing is judged here
+beyond that: see `rows.py`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from understudy.errors import DataError
+
+TABLE_SUFFIXES = (".csv", ".tsv")
+RECORD_SUFFIXES = (".jsonl", ".ndjson", ".parquet")
+CONLL_SUFFIXES = (".conll", ".txt", ".train", ".testa", ".testb", ".iob", ".iob2", ".bio")
+
+Column = str | int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a row cannot be used: a short name to count by, and the particulars."""
+
+    name: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class RawRow:
+    """One row as its file gives it. `where` is the line, row or question a person can look up."""
+
+    where: str
+    values: dict[Column, Any] = field(default_factory=dict)
+    problem: Problem | None = None
+
+
+def _text_lines(path: Path) -> Iterator[str]:
+    """Lines of a text file; bytes that are not UTF-8 come out as surrogates, which `rows.py` reports."""
+    with path.open("rb") as file:
+        for index, line in enumerate(file):
+            if index == 0:
+                if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+                    raise DataError(f"{path} is UTF-16; it must be UTF-8. Save it again as UTF-8.")
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            yield line.decode("utf-8", errors="surrogateescape")
+
+
+def _delimiter(path: Path) -> str:
+    if path.suffix == ".tsv":
+        return "\t"
+    header = next(_text_lines(path), "")
+    return max(",;\t", key=header.count)
+
+
+def read_table(path: Path, *, header: bool) -> Iterator[RawRow]:
+    """CSV (quoted as RFC 4180) or TSV (plain tabs, quotes are text, as GLUE has it).
+
+    With a header, values are keyed by its names, without one by position from 0.
+    """
+    if path.suffix == ".tsv":
+        records: Iterator[tuple[int, list[str] | Problem]] = (
+            (number, line.rstrip("\r\n").split("\t"))
+            for number, line in enumerate(_text_lines(path), start=1)
+        )
+    else:
+        records = _csv_records(path)
+    names: list[Column] | None = None
+    for number, record in records:
+        where = f"line {number}"
+        if isinstance(record, Problem):
+            yield RawRow(where, problem=record)
+            continue
+        if names is None:
+            names = [name.strip() for name in record] if header else list(range(len(record)))
+            if header:
+                continue
+        if record in ([], [""]):
+            continue  # a blank line, most often the last one
+        if len(record) != len(names):
+            detail = f"has {len(record)} columns, the first line has {len(names)}"
+            yield RawRow(where, problem=Problem("wrong number of columns", detail))
+        else:
+            yield RawRow(where, dict(zip(names, record, strict=True)))
+
+
+def _csv_records(path: Path) -> Iterator[tuple[int, list[str] | Problem]]:
+    # The default limit of 131,072 characters would stop the file instead of reporting the row.
+    csv.field_size_limit(2**31 - 1)
+    reader = csv.reader(_text_lines(path), delimiter=_delimiter(path), strict=True)
+    while True:
+        start = reader.line_num + 1
+        try:
+            yield start, next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield start, Problem("broken quoting", f"cannot be read as CSV: {error}")
+
+
+def read_jsonl(path: Path) -> Iterator[RawRow]:
+    """One JSON object a line."""
+    for number, line in enumerate(_text_lines(path), start=1):
+        where = f"line {number}"
+        if not line.strip():
+            continue
+        try:
+            # Strict decoding first, so that what is left of surrogates came from \ud800 escapes.
+            line.encode("utf-8")
+            values = json.loads(line)
+        except UnicodeEncodeError:
+            yield RawRow(where, problem=Problem("invalid UTF-8", "has bytes that are not UTF-8"))
+            continue
+        except json.JSONDecodeError as error:
+            yield RawRow(where, problem=Problem("broken JSON", f"is not JSON: {error}"))
+            continue
+        if isinstance(values, dict):
+            yield RawRow(where, values)
+        else:
+            detail = f"must be a JSON object, got {type(values).__name__}"
+            yield RawRow(where, problem=Problem("broken JSON", detail))
+
+
+def read_parquet(path: Path) -> Iterator[RawRow]:
+    """Parquet, in batches."""
+    try:
+        file = pq.ParquetFile(path)
+    except Exception as error:  # pyarrow raises its own, OSError and ValueError alike
+        raise DataError(f"{path} cannot be read as Parquet: {error}") from None
+    with file:
+        number = 0
+        for batch in file.iter_batches(batch_size=4096):
+            for values in batch.to_pylist():
+                yield RawRow(f"row {number}", values)
+                number += 1
+
+
+def read_squad(path: Path) -> Iterator[RawRow]:
+    """SQuAD's JSON, versions 1.1 and 2.0: one row a question."""
+    try:
+        articles = json.loads("".join(_text_lines(path)))["data"]
+        for article in articles:
+            for paragraph in article["paragraphs"]:
+                for question in paragraph["qas"]:
+                    answers = question["answers"]
+                    yield RawRow(
+                        f"question {question['id']}",
+                        {
+                            "id": question["id"],
+                            "question": question["question"],
+                            "context": paragraph["context"],
+                            "answers": {
+                                "text": [answer["text"] for answer in answers],
+                                "answer_start": [answer["answer_start"] for answer in answers],
+                            },
+                        },
+                    )
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{path} must be SQuAD's JSON (data → paragraphs → context, qas → id, question, "
+            f"answers); reading it failed at {type(error).__name__}: {error}"
+        ) from None
+
+
+def read_conll(path: Path) -> Iterator[RawRow]:
+    """CoNLL columns: a word a line, its tag last, a blank line between sentences."""
+    words: list[str] = []
+    tags: list[str] = []
+    start, width = 1, 0
+    problem: Problem | None = None
+
+    def sentence() -> RawRow:
+        return RawRow(f"line {start}", {"words": words, "tags": tags}, problem)
+
+    number = 0
+    for number, line in enumerate(_text_lines(path), start=1):
+        parts = line.split()
+        if not parts or parts[0] == "-DOCSTART-":
+            if words or problem:
+                yield sentence()
+            words, tags, problem = [], [], None
+            continue
+        if not words and problem is None:
+            start = number
+        width = width or len(parts)
+        if len(parts) != width or width < 2:
+            expected = f"the first has {width}" if width > 1 else "a word and a tag are needed"
+            problem = Problem(
+                "wrong number of columns",
+                f"line {number} has {len(parts)} columns, {expected}",
+            )
+            continue
+        words.append(parts[0])
+        tags.append(parts[-1])
+    if words or problem:
+        yield sentence()
+
+
+def read_race(path: Path) -> Iterator[RawRow]:
+    """RACE's folders of .txt files, each a JSON object with an article and its questions."""
+    files = sorted(path.rglob("*.txt"))
+    if not files:
+        raise DataError(f"{path} must hold RACE's .txt files (high/1.txt, middle/2.txt …); it has none.")
+    for file in files:
+        name = file.relative_to(path).as_posix()
+        try:
+            document = json.loads("".join(_text_lines(file)))
+            questions = list(
+                zip(
+                    document["questions"],
+                    document["options"],
+                    document["answers"],
+                    strict=True,
+                )
+            )
+            article = document["article"]
+        except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            detail = f"is not a RACE document ({type(error).__name__}: {error})"
+            yield RawRow(name, problem=Problem("broken JSON", detail))
+            continue
+        for index, (question, choices, answer) in enumerate(questions):
+            yield RawRow(
+                f"{name} question {index}",
+                {"context": article, "question": question, "choices": choices, "label": answer},
+            )
+
+
+def read_file(path: Path, *, header: bool = True) -> Iterator[RawRow]:
+    """Read any supported file or folder by its name."""
+    if path.is_dir():
+        return read_race(path)
+    if path.suffix in TABLE_SUFFIXES:
+        return read_table(path, header=header)
+    if path.suffix in (".jsonl", ".ndjson"):
+        return read_jsonl(path)
+    if path.suffix == ".parquet":
+        return read_parquet(path)
+    if path.suffix == ".json":
+        return read_squad(path)
+    if path.suffix in CONLL_SUFFIXES:
+        return read_conll(path)
+    raise DataError(
+        f"{path}: the ending must be .csv, .tsv, .jsonl, .parquet, .json (SQuAD) or .conll; "
+        f"got {path.suffix or 'none'!r}. Rename or convert the file."
+    )

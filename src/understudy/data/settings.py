@@ -1,0 +1,38 @@
+"""What a recipe may say about its data."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+# A megabyte of text in one row is a broken file and not an example.
+MAX_CHARACTERS = 1_000_000
+
+
+class DataSettings(BaseModel):
+    """Where the rows come from and what happens to bad ones.
+
+    Give either `source` (a folder in the task's published layout, or a hub dataset), or `train`,
+    `dev` and `test` files (CSV, TSV, JSONL, Parquet, SQuAD JSON, CoNLL).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str | None = None
+    """A folder in the task's own layout, or the name of a hub dataset."""
+    config: str | None = None
+    """Configuration of the hub dataset, e.g. `mrpc` of `nyu-mll/glue`."""
+    train: str | None = None
+    dev: str | None = None
+    test: str | None = None
+    columns: dict[str, str | int] = {}
+    """Our field to the file's column, e.g. `{text: review}`; numbers for a file without a header."""
+    labels: Annotated[list[str], Field(min_length=2)] | None = None
+    """Label names in the order of their ids."""
+    max_length: Annotated[int, Field(ge=8)] | None = None
+    """Tokens per example, special tokens included; the task's own where not given."""
+    stride: Annotated[int, Field(ge=0)] | None = None
+    """Question answering: how many tokens two neighbouring windows share (128 where not given)."""
+    bad_rows: Literal["refuse", "drop"] = "refuse"
+    """Stop with a list of the bad rows, or leave them out and report how many."""

@@ -1,0 +1,21 @@
+"""The errors a user can cause and mend. Each message says what was expected, what came, and what to do."""
+
+
+class UnderstudyError(Exception):
+    """Base of every error that is the user's to mend; the command line prints it without a traceback."""
+
+
+class DataError(UnderstudyError):
+    """A file, a column or a row is not what the task needs."""
+
+
+class RecipeError(UnderstudyError):
+    """A recipe names something that does not exist, or gives it a value that cannot be."""
+
+
+class ModelError(UnderstudyError):
+    """A model or tokenizer cannot be loaded, or does not fit the task."""
+
+
+class OutputError(UnderstudyError):
+    """An output folder cannot be used as it is."""

@@ -1,0 +1,1 @@
+"""Official metrics, their uncertainty, and models scored and compared by them."""

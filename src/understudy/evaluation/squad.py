@@ -1,0 +1,51 @@
+"""SQuAD's exact match and F1, by the definitions of its official scripts (1.1 and 2.0)."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalize_answer(text: str) -> str:
+    """Lower case, without punctuation, articles and extra spaces, in this order.
+
+    >>> normalize_answer("The  Cat's hat!")
+    'cats hat'
+    """
+    without_punctuation = text.lower().translate(_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", without_punctuation).split())
+
+
+def answer_exact(prediction: str, gold: str) -> float:
+    """1 where the normalised texts are equal."""
+    return float(normalize_answer(prediction) == normalize_answer(gold))
+
+
+def answer_f1(prediction: str, gold: str) -> float:
+    """F1 of the bags of words; where one has no words, 1 if neither has and else 0."""
+    predicted_words = normalize_answer(prediction).split()
+    gold_words = normalize_answer(gold).split()
+    if not predicted_words or not gold_words:
+        return float(predicted_words == gold_words)
+    common = sum((Counter(predicted_words) & Counter(gold_words)).values())
+    if common == 0:
+        return 0.0
+    precision, recall = common / len(predicted_words), common / len(gold_words)
+    return 2 * precision * recall / (precision + recall)
+
+
+def score_answer(prediction: str, golds: Sequence[str]) -> tuple[float, float]:
+    """Exact match and F1 against the best of several gold answers; none means "no answer".
+
+    As in the 2.0 script, gold answers that normalise to nothing do not count.
+    """
+    usable = [gold for gold in golds if normalize_answer(gold)] or [""]
+    return (
+        max(answer_exact(prediction, gold) for gold in usable),
+        max(answer_f1(prediction, gold) for gold in usable),
+    )

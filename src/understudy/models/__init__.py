@@ -1,0 +1,1 @@
+"""Teachers and students: loading them and checking that they fit."""

@@ -1,0 +1,126 @@
+"""Load tokenizers and encoders from a folder or the hub, and say plainly what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+
+from understudy.data.labels import check_labels, named_labels
+from understudy.data.tasks import Task
+from understudy.errors import ModelError
+
+
+def load_config(model: str) -> Any:
+    """The config of a model folder or hub name."""
+    _check_exists(model)
+    try:
+        return AutoConfig.from_pretrained(model)
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"{model!r} cannot be loaded as a model: {error}\nGive a folder saved with save_pretrained, "
+            "or a hub name where there is a network."
+        ) from error
+
+
+def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
+    """The fast tokenizer of a model folder or hub name."""
+    _check_exists(model)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model)
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"{model!r} has no tokenizer that can be loaded: {error}\nSave it beside the model with "
+            "tokenizer.save_pretrained."
+        ) from error
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise ModelError(
+            f"{model!r} has a slow tokenizer ({type(tokenizer).__name__}); a fast one is needed for "
+            "character offsets. Convert it to tokenizer.json."
+        )
+    if tokenizer.pad_token_id is None:
+        raise ModelError(f"{model!r}: the tokenizer must have a padding token; it has none.")
+    return tokenizer
+
+
+def _check_exists(model: str) -> None:
+    path = Path(model).expanduser()
+    if model.startswith((".", "/", "~")) and not path.is_dir():
+        raise ModelError(f"model must be a folder or a hub name; {model} is not a folder.")
+
+
+def check_max_length(config: Any, tokenizer: PreTrainedTokenizerFast, max_length: int) -> None:
+    """Refuse a length the position embeddings cannot hold."""
+    limit = min(
+        tokenizer.model_max_length, getattr(config, "max_position_embeddings", max_length) or max_length
+    )
+    if max_length > limit:
+        raise ModelError(
+            f"data.max_length is {max_length}, and the model reads at most {limit} tokens. Use "
+            f"--set data.max_length={limit} or less."
+        )
+
+
+def has_head_for(config: Any, task: Task) -> bool:
+    """Whether a checkpoint was saved with a head of the task's kind."""
+    suffix = task.auto_class.removeprefix("AutoModel")
+    return any(name.endswith(suffix) for name in config.architectures or ())
+
+
+def model_labels(config: Any, task: Task) -> tuple[str, ...] | None:
+    """Label names of a fine-tuned model; None where it has no such head or nobody named them."""
+    if task.kind not in ("classification", "token-classification") or not has_head_for(config, task):
+        return None
+    return named_labels(config.id2label)
+
+
+def load_model(
+    model: str,
+    task: Task,
+    labels: Sequence[str] | None,
+    *,
+    fine_tuned: bool,
+    dropout: float | None = None,
+    attention: str | None = None,
+) -> PreTrainedModel:
+    """Load an encoder with the task's head, in float32.
+
+    Args:
+        labels: the data's, compared with a fine-tuned model's and written into a new head's config.
+        fine_tuned: True refuses a checkpoint without the task's head; False gives one that has none
+            a new one, drawn from torch's random state.
+        dropout: every dropout probability of the config; None leaves them as they are.
+        attention: an `attn_implementation` of transformers; None leaves its choice.
+    """
+    config = load_config(model)
+    if has_head_for(config, task):
+        if labels is not None:
+            labels = check_labels(model, named_labels(config.id2label), config.num_labels, labels)
+    elif fine_tuned:
+        found = ", ".join(config.architectures or ("none",))
+        raise ModelError(
+            f"{model} has no head for {task.kind} (its architecture is {found}). Fine-tune it first: "
+            f"understudy finetune {model} --task {task.name} …"
+        )
+    if labels is not None:
+        config.id2label = dict(enumerate(labels))
+        config.label2id = {name: index for index, name in enumerate(labels)}
+    elif task.kind == "regression":
+        config.num_labels = 1
+        config.problem_type = "regression"
+    for name, value in vars(config).items():
+        if dropout is not None and "dropout" in name and isinstance(value, float):
+            setattr(config, name, dropout)
+    auto_class = getattr(transformers, task.auto_class)
+    options = {"attn_implementation": attention} if attention else {}
+    try:
+        loaded: PreTrainedModel = auto_class.from_pretrained(
+            model, config=config, dtype=torch.float32, **options
+        )
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{model!r} cannot be loaded with a {task.kind} head: {error}") from error
+    return loaded

@@ -1,0 +1,1 @@
+"""The whole of a run as one frozen, checked object."""

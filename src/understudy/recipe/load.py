@@ -1,0 +1,75 @@
+"""Recipes from shipped names, files and `--set key=value`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from understudy.errors import RecipeError
+from understudy.recipe.recipe import Recipe
+from understudy.recipe.shelf import read_shipped, shipped_recipes
+
+
+def load_recipe(name_or_file: str | Path, settings: Sequence[str] | Mapping[str, Any] = ()) -> Recipe:
+    """Load a recipe by shipped name or by file, with settings over it.
+
+    Args:
+        settings: `["training.learning_rate=1e-4"]`, or the same as a mapping of dotted keys.
+
+    >>> load_recipe("finetune-mrpc", {"training.seed": 7}).training["seed"]
+    7
+    """
+    text, origin = _read(name_or_file)
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{origin} is not YAML: {error}") from None
+    if not isinstance(values, dict):
+        raise RecipeError(f"{origin} must be a mapping of keys to values, got {type(values).__name__}.")
+    return Recipe.from_mapping(apply_settings(values, settings), origin=origin)
+
+
+def _read(name_or_file: str | Path) -> tuple[str, str]:
+    path = Path(name_or_file).expanduser()
+    if str(name_or_file) not in shipped_recipes() and (path.suffix in (".yaml", ".yml") or path.is_file()):
+        try:
+            return path.read_text("utf-8"), str(path)
+        except OSError as error:
+            raise RecipeError(f"recipe {path} cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise RecipeError(f"recipe {path} must be UTF-8 text.") from None
+    return read_shipped(str(name_or_file)), str(name_or_file)
+
+
+def apply_settings(values: Mapping[str, Any], settings: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
+    """Lay `key=value` settings over a recipe's values; a dot goes one level down, null takes away."""
+    if not isinstance(settings, Mapping):
+        settings = dict(_split(setting) for setting in settings)
+    result: dict[str, Any] = dict(values)
+    for key, value in settings.items():
+        *parents, last = key.split(".")
+        level = result
+        for parent in parents:
+            inner = level.get(parent) or {}
+            if not isinstance(inner, dict):
+                raise RecipeError(f"--set {key}: {parent} is not a block of keys but {inner!r}.")
+            level[parent] = dict(inner)
+            level = level[parent]
+        if value is None:
+            level.pop(last, None)
+        else:
+            level[last] = value
+    return result
+
+
+def _split(setting: str) -> tuple[str, Any]:
+    key, equals, text = setting.partition("=")
+    if not equals or not key.strip():
+        raise RecipeError(f"--set must be key=value, got {setting!r}, e.g. --set training.seed=7.")
+    try:
+        return key.strip(), yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"--set {key}: the value is not YAML: {error}") from None

@@ -1,0 +1,155 @@
+"""Score a model on a task, alone or against another on the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from understudy.data.encode import DEFAULT_STRIDE
+from understudy.data.load import TaskData, dev_splits, load_data
+from understudy.errors import RecipeError
+from understudy.evaluation.bootstrap import estimate_difference
+from understudy.evaluation.metrics import METRICS
+from understudy.evaluation.score import Score, prepare_split, score_model
+from understudy.models.pretrained import (
+    check_max_length,
+    load_config,
+    load_model,
+    load_tokenizer,
+    model_labels,
+)
+from understudy.recipe.load import apply_settings, load_recipe
+from understudy.recipe.recipe import Recipe
+from understudy.stages.result import (
+    RECIPE,
+    StageResult,
+    announce,
+    data_content,
+    hash_model,
+    score_content,
+    versions,
+    write_result,
+)
+
+
+def evaluate(
+    model: str | Path,
+    *,
+    task: str | None = None,
+    data: str | Path | None = None,
+    split: str | None = None,
+    against: str | Path | None = None,
+    recipe: str | Path | None = None,
+    settings: Sequence[str] | Mapping[str, Any] = (),
+    batch_size: int = 64,
+    output_dir: str | Path | None = None,
+) -> StageResult:
+    """Score a fine-tuned model with the task's official metrics and 95 % intervals.
+
+    Args:
+        model: a folder or a hub name. A folder that `finetune` wrote knows its task and data.
+        split: the task's development sets where not given.
+        against: another model, scored on the same rows; differences come with paired intervals.
+        output_dir: gets result.json, where given.
+
+    Example:
+        >>> understudy.evaluate("student", against="teacher").content["difference"]  # doctest: +SKIP
+        {'dev': {'f1': {'value': -0.012, 'low': -0.031, 'high': 0.006}}}
+    """
+    run = evaluation_recipe(model, task=task, data=data, recipe=recipe, settings=settings)
+    splits = (split,) if split else dev_splits(run.task_row, run.data)
+    loaded = load_data(
+        run.task_row, run.data, splits, labels=model_labels(load_config(str(model)), run.task_row)
+    )
+    announce(loaded)
+    scores = _score(str(model), run, loaded, batch_size)
+    content: dict[str, Any] = {
+        "stage": "evaluate",
+        "task": run.task,
+        "model": str(model),
+        **score_content(scores),
+        **data_content(loaded),
+        "hashes": {"model": hash_model(str(model)), **loaded.hashes},
+        "versions": versions(),
+    }
+    if against is not None:
+        other = _score(str(against), run, loaded, batch_size)
+        content["against"] = {"model": str(against), **score_content(other)}
+        content["hashes"]["against"] = hash_model(str(against))
+        content["difference"] = {
+            name: {
+                metric: asdict(
+                    estimate_difference(
+                        METRICS[metric],
+                        scores[name].predictions.outcomes,
+                        other[name].predictions.outcomes,
+                    )
+                )
+                for metric in run.task_row.metrics
+            }
+            for name in splits
+        }
+        content["agreement"] = {name: _agreement(scores[name], other[name]) for name in splits}
+    folder = Path(output_dir) if output_dir is not None else None
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_result(folder, content)
+    return StageResult(folder, content)
+
+
+def evaluation_recipe(
+    model: str | Path,
+    *,
+    task: str | None,
+    data: str | Path | None,
+    recipe: str | Path | None,
+    settings: Sequence[str] | Mapping[str, Any],
+) -> Recipe:
+    """The recipe given, else the one saved beside the model, else one of task and data alone."""
+    saved = Path(model).expanduser() / RECIPE
+    if recipe is None and task is None and saved.is_file():
+        recipe = saved
+    if recipe is not None:
+        values = load_recipe(recipe).model_dump(exclude_defaults=True)
+    elif task is not None:
+        values = {"task": task}
+    else:
+        raise RecipeError(
+            f"--task must be given, e.g. --task mrpc: {model} has no {RECIPE} that would tell it."
+        )
+    if data is not None:
+        values["data"] = {
+            **{
+                key: value
+                for key, value in values.get("data", {}).items()
+                if key not in ("source", "train", "dev", "test")
+            },
+            "source": str(data),
+        }
+    if task is not None:
+        values["task"] = task
+    return Recipe.from_mapping(apply_settings(values, settings))
+
+
+def _score(model: str, run: Recipe, data: TaskData, batch_size: int) -> dict[str, Score]:
+    tokenizer = load_tokenizer(model)
+    check_max_length(load_config(model), tokenizer, run.max_length)
+    loaded = load_model(model, run.task_row, data.labels, fine_tuned=True)
+    stride = DEFAULT_STRIDE if run.data.stride is None else run.data.stride
+    return {
+        split: score_model(
+            loaded,
+            tokenizer,
+            prepare_split(run.task_row, rows, tokenizer, max_length=run.max_length, stride=stride),
+            batch_size=batch_size,
+        )
+        for split, rows in data.splits.items()
+    }
+
+
+def _agreement(first: Score, second: Score) -> float:
+    """The share of rows on which both say the same."""
+    pairs = zip(first.predictions.values, second.predictions.values, strict=True)
+    return sum(bool(one == other) for one, other in pairs) / first.num_rows

@@ -1,0 +1,145 @@
+"""What every stage leaves behind: result.json and recipe.yaml, written last and whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from understudy.data.load import TaskData
+from understudy.errors import OutputError
+from understudy.evaluation.score import Score
+from understudy.models.pretrained import load_config
+from understudy.recipe.recipe import Recipe
+
+logger = logging.getLogger(__name__)
+
+RESULT = "result.json"
+RECIPE = "recipe.yaml"
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """A finished stage: its folder (where it has one) and the content of its result.json."""
+
+    output_dir: Path | None
+    content: dict[str, Any]
+
+    @property
+    def scores(self) -> dict[str, dict[str, float]]:
+        """Split to metric to value."""
+        return {
+            split: {name: figure["value"] for name, figure in metrics.items()}
+            for split, metrics in self.content["scores"].items()
+        }
+
+
+def prepare_output(output_dir: Path, recipe: Recipe, *, overwrite: bool) -> None:
+    """Make the folder ready: new, or the same run to be continued; anything else is refused."""
+    if output_dir.exists() and not output_dir.is_dir():
+        raise OutputError(f"--output-dir must be a folder; {output_dir} is a file.")
+    if (output_dir / RESULT).exists() and not overwrite:
+        raise OutputError(
+            f"{output_dir} holds a finished run. Use --overwrite to replace it, or another --output-dir."
+        )
+    saved = output_dir / RECIPE
+    if saved.exists() and not overwrite and saved.read_text("utf-8") != recipe.to_yaml():
+        raise OutputError(
+            f"{output_dir} holds an unfinished run of another recipe (see {saved}). Use --overwrite to "
+            "start anew, or another --output-dir."
+        )
+    if output_dir.is_dir() and not saved.exists() and any(output_dir.iterdir()) and not overwrite:
+        raise OutputError(
+            f"{output_dir} is not empty and not a run of ours. Use another --output-dir, or --overwrite."
+        )
+    output_dir.mkdir(parents=True, exist_ok=True)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """A reader sees the old file or the new one, never half of it."""
+    temporary = path.with_name(path.name + ".writing")
+    temporary.write_text(text, "utf-8")
+    os.replace(temporary, path)
+
+
+def write_result(output_dir: Path, content: Mapping[str, Any]) -> None:
+    """result.json: its presence says that the stage is finished."""
+    write_atomically(output_dir / RESULT, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def score_content(scores: Mapping[str, Score]) -> dict[str, Any]:
+    """The part of result.json that holds figures."""
+    return {
+        "scores": {
+            split: {name: asdict(figure) for name, figure in score.metrics.items()}
+            for split, score in scores.items()
+        },
+        "details": {split: score.details for split, score in scores.items() if score.details},
+    }
+
+
+def data_content(data: TaskData) -> dict[str, Any]:
+    """The part of result.json that says what was read."""
+    return {
+        "labels": data.labels,
+        "columns": dict(data.columns),
+        "counts": {
+            split: {
+                "rows": report.num_kept,
+                "dropped": report.num_bad,
+                **({"problems": report.problems} if report.problems else {}),
+            }
+            for split, report in data.reports.items()
+        },
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of everything that can change a figure."""
+    names = ("understudy", "torch", "transformers", "datasets", "tokenizers", "numpy")
+    return {"python": platform.python_version()} | {name: metadata.version(name) for name in names}
+
+
+def hash_model(model: str) -> str:
+    """A hash of a model's weights and config: of the files in a folder, else the hub's commit."""
+    folder = Path(model).expanduser()
+    if not folder.is_dir():
+        return str(getattr(load_config(model), "_commit_hash", None))
+    digest = hashlib.sha256()
+    for file in sorted(folder.iterdir()):
+        if file.name == "config.json" or file.suffix in (".safetensors", ".bin"):
+            with file.open("rb") as handle:
+                digest.update(file.name.encode() + hashlib.file_digest(handle, "sha256").digest())
+    return digest.hexdigest()
+
+
+def resolve_paths(recipe: Recipe) -> Recipe:
+    """Paths made absolute, so that a saved recipe works from any folder; hub names stay."""
+
+    def absolute(value: str | None) -> str | None:
+        path = Path(value).expanduser() if value is not None else None
+        return str(path.resolve()) if path is not None and path.exists() else value
+
+    places = {name: absolute(getattr(recipe.data, name)) for name in ("source", "train", "dev", "test")}
+    return recipe.model_copy(
+        update={"model": absolute(recipe.model), "data": recipe.data.model_copy(update=places)}
+    )
+
+
+def announce(data: TaskData) -> None:
+    """Say what was guessed and what was left out."""
+    if data.guessed:
+        pairs = ", ".join(f"{field} = {column!r}" for field, column in data.columns.items())
+        logger.warning("Columns guessed by name: %s. Say otherwise with data.columns.", pairs)
+    if data.guessed and data.labels:
+        logger.warning("Labels: %s", ", ".join(data.labels))
+    for report in data.reports.values():
+        if report.num_bad:
+            logger.warning("%s", report.describe())

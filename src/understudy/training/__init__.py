@@ -1,0 +1,1 @@
+"""The engine: transformers' Trainer with our order of rows and our defaults."""

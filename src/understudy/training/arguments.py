@@ -1,0 +1,99 @@
+"""The `training:` block of a recipe: transformers' TrainingArguments by its own names, checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import typing
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+from transformers import TrainingArguments
+
+from understudy.errors import RecipeError
+
+# What we set where a recipe is silent, each because TrainingArguments' own default would surprise.
+DEFAULTS: Mapping[str, Any] = {
+    "per_device_train_batch_size": 32,
+    "per_device_eval_batch_size": 64,
+    "train_sampling_strategy": "group_by_length",
+    "eval_strategy": "epoch",
+    "save_strategy": "epoch",
+    "save_total_limit": 2,
+    "logging_steps": 50,
+    # The filter shows the last good loss instead of NaN.
+    "logging_nan_inf_filter": False,
+    "report_to": ["tensorboard"],
+    # Otherwise the bar goes away with transformers' own messages.
+    "disable_tqdm": False,
+    "weight_decay": 0.01,
+    "warmup_steps": 0.1,
+}
+
+# Ours to set: in a recipe they would have no effect, or break the stage.
+OWNED: Mapping[str, str] = {
+    "output_dir": "give it as --output-dir",
+    "do_train": "the command decides what is done",
+    "do_eval": "use eval_strategy",
+    "do_predict": "use understudy evaluate",
+    "resume_from_checkpoint": "run the same command again: it continues by itself",
+    "remove_unused_columns": "columns are chosen by the collator",
+    "label_names": "labels are found by the task",
+    "length_column_name": "lengths are in the column 'length'",
+    "local_rank": "torchrun and accelerate launch set it",
+    "prediction_loss_only": "scores need the predictions",
+    "eval_do_concat_batches": "scores need the predictions whole",
+    "batch_eval_metrics": "scores need the predictions whole",
+}
+
+
+@cache
+def _types() -> dict[str, Any]:
+    hints = typing.get_type_hints(TrainingArguments)
+    return {field.name: hints[field.name] for field in dataclasses.fields(TrainingArguments) if field.init}
+
+
+def check_training(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Names and types of a `training:` block; returns the values in their proper types.
+
+    >>> check_training({"learning_rate": "1e-4"})
+    {'learning_rate': 0.0001}
+    """
+    types = _types()
+    checked = {}
+    for name, value in block.items():
+        if name in OWNED:
+            raise RecipeError(f"training.{name} cannot be set: {OWNED[name]}.")
+        if name not in types:
+            close = difflib.get_close_matches(name, types, n=3)
+            hint = f"Did you mean {' or '.join(close)}?" if close else "See its documentation."
+            raise RecipeError(f"training.{name} is not an argument of TrainingArguments. {hint}")
+        try:
+            checked[name] = TypeAdapter(types[name]).validate_python(value)
+        except ValidationError as error:
+            expected = " or ".join(sorted({detail["msg"] for detail in error.errors()}))
+            raise RecipeError(f"training.{name}: {expected}; got {value!r}.") from None
+    return checked
+
+
+def build_arguments(block: Mapping[str, Any], output_dir: Path) -> TrainingArguments:
+    """TrainingArguments for a stage whose checkpoints and logs go to `output_dir`."""
+    on_cpu = not torch.accelerator.is_available() or bool(block.get("use_cpu"))
+    values: dict[str, Any] = {**DEFAULTS, **check_training(block)}
+    # Without it TrainingArguments takes bf16 for a mistake where there is no accelerator.
+    values["use_cpu"] = on_cpu
+    # Pinned memory serves copies to a device; without one it only warns.
+    values.setdefault("dataloader_pin_memory", not on_cpu)
+    try:
+        return TrainingArguments(
+            output_dir=str(output_dir),
+            remove_unused_columns=False,
+            label_names=None,
+            **values,
+        )
+    except (ValueError, TypeError, ImportError) as error:
+        raise RecipeError(f"training: TrainingArguments refuses these values: {error}") from error
