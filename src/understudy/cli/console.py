@@ -24,7 +24,7 @@ def people_on_stderr() -> Iterator[None]:
     from rich.logging import RichHandler
 
     transformers.logging.set_verbosity(logging.ERROR)
-    transformers.logging.disable_progress_bar()  # of loading and saving: seconds
+    transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # loading takes seconds
     console = Console(stderr=True)
     handler = RichHandler(console=console, show_time=False, show_path=False, show_level=False)
     ours = logging.getLogger("understudy")

@@ -17,11 +17,14 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from understudy.data.tasks import KindName
+from understudy.errors import RecipeError
 
 # Hardware likes multiples of 8; more would only be padding.
 PAD_TO_MULTIPLE_OF = 8
 IGNORED_LABEL = -100
+# As in BERT's own script; less where windows are short, so that a window always has room for context.
 DEFAULT_STRIDE = 128
+MAX_QUESTION_TOKENS = 64
 
 Batch = Mapping[str, list[Any]]
 Encoded = dict[str, list[Any]]
@@ -33,8 +36,7 @@ def encode(
     tokenizer: PreTrainedTokenizerFast,
     *,
     max_length: int,
-    stride: int = DEFAULT_STRIDE,
-    show_progress: bool = True,
+    stride: int | None = None,
 ) -> Dataset:
     """Tokenise checked rows.
 
@@ -44,11 +46,17 @@ def encode(
         rows: as `load_data` gives them.
         max_length: tokens, special tokens included; longer inputs are cut (question answering: cut
             into windows).
-        stride: tokens that neighbouring windows share (question answering only).
+        stride: tokens that neighbouring windows share (question answering only); 128, or a third of
+            the window where that is less, where not given.
     """
     options = {"max_length": max_length}
     if kind == "question-answering":
-        options["stride"] = stride
+        options["stride"] = min(DEFAULT_STRIDE, max_length // 3) if stride is None else stride
+        room = max_length - _question_limit(max_length) - tokenizer.num_special_tokens_to_add(pair=True)
+        if options["stride"] >= room:
+            raise RecipeError(
+                f"data.stride must be less than {room} where data.max_length is {max_length}; got {stride}."
+            )
     decided_by = [rows._fingerprint, kind, tokenizer.backend_tokenizer.to_str(), options]
     fingerprint = hashlib.sha256(json.dumps(decided_by).encode()).hexdigest()[:32]
     return rows.map(
@@ -58,7 +66,7 @@ def encode(
         remove_columns=rows.column_names,
         fn_kwargs={"tokenizer": tokenizer, **options},
         new_fingerprint=fingerprint,
-        desc="Tokenising" if show_progress else None,
+        desc="Tokenising",
     )
 
 
@@ -92,8 +100,7 @@ def _encode_question_answering(
     for a question without an answer.
     """
     tokens = tokenizer(
-        # Spaces before a question can make it longer than any window.
-        [question.strip() for question in batch["question"]],
+        _cut_questions(batch["question"], tokenizer, _question_limit(max_length)),
         batch["context"],
         truncation="only_second",
         max_length=max_length,
@@ -116,6 +123,21 @@ def _encode_question_answering(
         encoded["offset_starts"].append(starts)
         encoded["offset_ends"].append(ends)
     return _with_lengths(encoded, [batch["row"][index] for index in sample])
+
+
+def _question_limit(max_length: int) -> int:
+    return min(MAX_QUESTION_TOKENS, max_length // 3)
+
+
+def _cut_questions(questions: Sequence[str], tokenizer: PreTrainedTokenizerFast, limit: int) -> list[str]:
+    """Questions of at most `limit` tokens: a longer one would leave its windows no room for context."""
+    tokens = tokenizer(
+        list(questions), add_special_tokens=False, return_offsets_mapping=True, return_attention_mask=False
+    )
+    return [
+        question[: offsets[limit - 1][1]] if len(offsets) > limit else question
+        for question, offsets in zip(questions, tokens["offset_mapping"], strict=True)
+    ]
 
 
 def _answer_tokens(

@@ -137,7 +137,10 @@ def _check_settings(task: Task, settings: DataSettings) -> None:
             f"data.source and data.{files[0]} exclude each other; got both. Give a folder or hub "
             "name, or give files."
         )
-    if settings.config is not None and (settings.source is None or Path(settings.source).exists()):
+    on_hub = settings.source is not None and (
+        not Path(settings.source).exists() or _is_dataset_copy(Path(settings.source))
+    )
+    if settings.config is not None and not on_hub:
         raise RecipeError("data.config has an effect on hub datasets only; leave it out for files.")
     if settings.stride is not None and task.kind != "question-answering":
         raise RecipeError(f"data.stride has an effect on question answering only; task is {task.name}.")
@@ -166,6 +169,8 @@ def find_source(task: Task, settings: DataSettings, split: str) -> Source:
             raise RecipeError(f"data.{split} must be given: this needs the {split} split.")
         return _file_source(task, settings, Path(path))
     folder = Path(settings.source).expanduser()
+    if _is_dataset_copy(folder):
+        return _hub_source(task, settings, split)
     if folder.is_dir():
         return _folder_source(task, settings, folder, split)
     if folder.is_file() or settings.source.startswith((".", "/", "~")):
@@ -175,6 +180,11 @@ def find_source(task: Task, settings: DataSettings, split: str) -> Source:
             "data.train and data.dev."
         )
     return _hub_source(task, settings, split)
+
+
+def _is_dataset_copy(folder: Path) -> bool:
+    """Whether a folder is a hub dataset on disk: such have Parquet files, no published layout has."""
+    return folder.is_dir() and next(folder.rglob("*.parquet"), None) is not None
 
 
 def _file_source(
@@ -197,8 +207,15 @@ def _file_source(
     def rows() -> Iterator[RawRow]:
         return read_file(path, header=header)
 
-    first = next((row.values for row in rows() if row.problem is None), {})
-    named, guessed = guess_columns(task.kind, columns, list(first), str(path))
+    first = next((row.values for row in rows() if row.problem is None), None)
+    if first is None:  # nothing to read columns from: say why
+        report = RowReport(str(path))
+        for row in rows():
+            report.num_read += 1
+            if row.problem:
+                report.add(row.where, row.problem)
+        refuse_if_bad(report)
+    named, guessed = guess_columns(task.kind, columns, list(first or ()), str(path))
     return Source(str(path), _hash_path(path), rows, named, None, guessed)
 
 
@@ -220,10 +237,8 @@ def _folder_source(task: Task, settings: DataSettings, folder: Path, split: str)
 
 def _hub_source(task: Task, settings: DataSettings, split: str) -> Source:
     name = str(settings.source)
-    # Another dataset than the task's own, e.g. a mirror, has columns and splits of its own.
-    hub = task.hub if task.hub and task.hub.dataset == name else Hub(name, None, {})
-    columns = dict(settings.columns or hub.columns)
-    config = settings.config or hub.config
+    hub = task.hub or Hub(name, None, {})
+    config = settings.config or (hub.config if hub.dataset == name else None)
     hub_split = hub.splits.get(split, split)
     try:
         dataset = datasets.load_dataset(name, config, split=hub_split)
@@ -232,6 +247,9 @@ def _hub_source(task: Task, settings: DataSettings, split: str) -> Source:
             f"hub dataset {name!r} (configuration {config}, split {hub_split}) cannot be loaded: "
             f"{error}\nCheck the name and the network, or point data.source at a local folder."
         ) from error
+    # A copy of the task's own dataset has its columns, another dataset has some of its own.
+    usual = hub.columns if set(hub.columns.values()) <= set(dataset.column_names) else {}
+    columns = settings.columns or usual
     named, guessed = guess_columns(task.kind, columns, dataset.column_names, name)
     label_column = named.get("label", named.get("tags"))
     feature = dataset.features.get(label_column)

@@ -33,6 +33,6 @@ class DataSettings(BaseModel):
     max_length: Annotated[int, Field(ge=8)] | None = None
     """Tokens per example, special tokens included; the task's own where not given."""
     stride: Annotated[int, Field(ge=0)] | None = None
-    """Question answering: how many tokens two neighbouring windows share (128 where not given)."""
+    """Question answering: tokens that neighbouring windows share; 128 or a third where not given."""
     bad_rows: Literal["refuse", "drop"] = "refuse"
     """Stop with a list of the bad rows, or leave them out and report how many."""

@@ -10,7 +10,7 @@ import torch
 from datasets import Dataset
 from transformers import EvalPrediction, PreTrainedModel, PreTrainedTokenizerFast, Trainer, TrainingArguments
 
-from understudy.data.encode import DEFAULT_STRIDE, Collator, encode
+from understudy.data.encode import Collator, encode
 from understudy.data.tasks import Task
 from understudy.evaluation.bootstrap import Estimate, estimate
 from understudy.evaluation.metrics import METRICS
@@ -45,7 +45,7 @@ def prepare_split(
     tokenizer: PreTrainedTokenizerFast,
     *,
     max_length: int,
-    stride: int = DEFAULT_STRIDE,
+    stride: int | None = None,
 ) -> EvaluationSplit:
     """Encode a split for scoring, longest rows first: too little memory shows at once."""
     encoded = encode(rows, task.kind, tokenizer, max_length=max_length, stride=stride)

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from understudy.data.encode import DEFAULT_STRIDE
 from understudy.data.load import TaskData, dev_splits, load_data
 from understudy.errors import RecipeError
 from understudy.evaluation.bootstrap import estimate_difference
@@ -137,12 +136,11 @@ def _score(model: str, run: Recipe, data: TaskData, batch_size: int) -> dict[str
     tokenizer = load_tokenizer(model)
     check_max_length(load_config(model), tokenizer, run.max_length)
     loaded = load_model(model, run.task_row, data.labels, fine_tuned=True)
-    stride = DEFAULT_STRIDE if run.data.stride is None else run.data.stride
     return {
         split: score_model(
             loaded,
             tokenizer,
-            prepare_split(run.task_row, rows, tokenizer, max_length=run.max_length, stride=stride),
+            prepare_split(run.task_row, rows, tokenizer, max_length=run.max_length, stride=run.data.stride),
             batch_size=batch_size,
         )
         for split, rows in data.splits.items()

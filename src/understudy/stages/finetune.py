@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import PrinterCallback, ProgressCallback, set_seed
 
-from understudy.data.encode import DEFAULT_STRIDE, Collator, encode
+from understudy.data.encode import Collator, encode
 from understudy.data.load import dev_splits, load_data
 from understudy.errors import RecipeError
 from understudy.evaluation.score import prepare_split, score_model
@@ -27,11 +27,12 @@ from understudy.recipe.recipe import Recipe
 from understudy.recipe.shelf import shipped_recipes
 from understudy.stages.result import (
     RECIPE,
+    RESULT,
     StageResult,
     announce,
+    check_output,
     data_content,
     hash_model,
-    prepare_output,
     resolve_paths,
     score_content,
     versions,
@@ -124,6 +125,7 @@ def finetune_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = 
     if block.get("load_best_model_at_end"):
         block.setdefault("metric_for_best_model", task.headline)
         block.setdefault("greater_is_better", True)
+    check_output(output_dir, recipe, overwrite=overwrite)
     arguments = build_arguments(block, training_dir)
     torch.set_flush_denormal(True)
     set_seed(arguments.seed)
@@ -131,17 +133,20 @@ def finetune_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = 
     config = load_config(model_name)
     tokenizer = load_tokenizer(model_name)
     check_max_length(config, tokenizer, recipe.max_length)
-    stride = DEFAULT_STRIDE if recipe.data.stride is None else recipe.data.stride
     splits = dev_splits(task, recipe.data)
     with arguments.main_process_first(desc="reading the data"):
         data = load_data(task, recipe.data, ("train", *splits), labels=model_labels(config, task))
         announce(data)
         train = encode(
-            data.splits["train"], task.kind, tokenizer, max_length=recipe.max_length, stride=stride
+            data.splits["train"],
+            task.kind,
+            tokenizer,
+            max_length=recipe.max_length,
+            stride=recipe.data.stride,
         )
         dev = {
             split: prepare_split(
-                task, data.splits[split], tokenizer, max_length=recipe.max_length, stride=stride
+                task, data.splits[split], tokenizer, max_length=recipe.max_length, stride=recipe.data.stride
             )
             for split in splits
         }
@@ -156,8 +161,9 @@ def finetune_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = 
     )
 
     if arguments.should_save:
-        prepare_output(output_dir, recipe, overwrite=overwrite)
+        output_dir.mkdir(parents=True, exist_ok=True)
         if overwrite:
+            (output_dir / RESULT).unlink(missing_ok=True)
             shutil.rmtree(training_dir, ignore_errors=True)
         write_atomically(output_dir / RECIPE, recipe.to_yaml())
     choosing = dev[splits[0]]

@@ -41,8 +41,8 @@ class StageResult:
         }
 
 
-def prepare_output(output_dir: Path, recipe: Recipe, *, overwrite: bool) -> None:
-    """Make the folder ready: new, or the same run to be continued; anything else is refused."""
+def check_output(output_dir: Path, recipe: Recipe, *, overwrite: bool) -> None:
+    """Refuse a folder that is neither new nor the same run to be continued. Nothing is written yet."""
     if output_dir.exists() and not output_dir.is_dir():
         raise OutputError(f"--output-dir must be a folder; {output_dir} is a file.")
     if (output_dir / RESULT).exists() and not overwrite:
@@ -59,7 +59,6 @@ def prepare_output(output_dir: Path, recipe: Recipe, *, overwrite: bool) -> None
         raise OutputError(
             f"{output_dir} is not empty and not a run of ours. Use another --output-dir, or --overwrite."
         )
-    output_dir.mkdir(parents=True, exist_ok=True)
 
 
 def write_atomically(path: Path, text: str) -> None:

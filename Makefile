@@ -1,0 +1,24 @@
+# What CI runs, and what you run before it does. `make setup` once, then the others.
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup fix check test
+
+setup:  ## a virtual environment with pinned versions
+	test -x $(BIN)/python || python3 -m venv $(VENV)
+	# torch first and exact: a looser requirement fetches several GB of CUDA packages.
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+
+fix:  ## format, and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+check:  ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test:  ## all tests; those marked `real` skip where the assets are absent
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest

@@ -1,0 +1,134 @@
+"""Tiny real parts: a BERT of a few thousand weights and a WordPiece tokenizer, made on the spot."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+# Tiny models are faster on one thread, and several test processes share the machine.
+torch.set_num_threads(1)
+
+ASSETS = Path(__file__).parents[2] / "shared" / "assets"
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [
+    "good",
+    "bad",
+    "film",
+    "was",
+    "the",
+    "a",
+    "very",
+    "not",
+    "great",
+    "awful",
+    "movie",
+    "and",
+    "it",
+    "is",
+    "what",
+    "who",
+    "where",
+    "which",
+    "city",
+    "river",
+    "mountain",
+    "lies",
+    "in",
+    "north",
+    "south",
+    "of",
+    "paris",
+    "rome",
+    "london",
+    "anna",
+    "bert",
+    "lives",
+    "works",
+    "at",
+    "acme",
+    "big",
+    "small",
+    "red",
+    "blue",
+    "green",
+    "fast",
+    "slow",
+    "cat",
+    "dog",
+    "runs",
+    "sleeps",
+    ".",
+]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checked rows of one test are no other test's."""
+    monkeypatch.setenv("UNDERSTUDY_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="session")
+def assets() -> Path:
+    if not ASSETS.is_dir():
+        pytest.skip("the real encoder and data are not beside the project (../shared/assets)")
+    return ASSETS
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> PreTrainedTokenizerFast:
+    letters = [chr(code) for code in range(33, 127)]
+    pieces = SPECIAL + letters + [f"##{letter}" for letter in letters] + WORDS
+    vocabulary = {piece: index for index, piece in enumerate(dict.fromkeys(pieces))}
+    backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_max_length=128,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory: pytest.TempPathFactory, tokenizer: PreTrainedTokenizerFast) -> Path:
+    """A pretrained-looking checkpoint without a task head."""
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=128,
+        # Wide enough that a fresh model is not a constant.
+        initializer_range=0.2,
+    )
+    folder = tmp_path_factory.mktemp("encoder")
+    BertForMaskedLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The folder a test lies in is its mark."""
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if folder in ("unit", "integration", "real"):
+            item.add_marker(folder)

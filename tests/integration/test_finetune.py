@@ -1,0 +1,168 @@
+"""What a user does with `finetune` beside the happy path."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from kinds import write_classification, write_pairs
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModelForSequenceClassification, pipeline
+
+import understudy
+from understudy.errors import ModelError, OutputError, RecipeError
+
+SMALL = {
+    "training.num_train_epochs": 3,
+    "training.per_device_train_batch_size": 2,
+    "training.learning_rate": 1e-3,
+    "training.logging_steps": 1,
+    "data.max_length": 32,
+}
+
+
+def settings_for(file: Path) -> dict[str, object]:
+    return SMALL | {"data.train": str(file), "data.dev": str(file)}
+
+
+def test_what_is_left_behind(encoder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "teacher"
+    settings = settings_for(write_classification(tmp_path)) | {"dropout": 0.0}
+    result = understudy.finetune(encoder, task="classification", output_dir=output, settings=settings)
+    written = json.loads((output / "result.json").read_text())
+    assert written == json.loads(json.dumps(result.content))
+    assert written["counts"] == {"train": {"rows": 8, "dropped": 0}, "dev": {"rows": 8, "dropped": 0}}
+    assert written["steps"] == 12
+    assert written["labels"] == ["neg", "pos"]
+    assert set(written["hashes"]) == {"model", "train", "dev"}
+    assert written["versions"]["torch"] == torch.__version__
+    # A recipe that says it again, checkpoints gone, logs there.
+    again = understudy.load_recipe(output / "recipe.yaml")
+    assert again.data.train == settings["data.train"]
+    assert not list((output / "training").glob("checkpoint-*"))
+    assert list((output / "training").rglob("events.out.tfevents.*"))
+    # The labels are in the config, and dropout is what the encoder came with.
+    config = AutoConfig.from_pretrained(output)
+    assert config.id2label == {0: "neg", 1: "pos"}
+    assert config.hidden_dropout_prob == 0.1
+    classify = pipeline("text-classification", model=str(output), device="cpu")
+    assert classify("a good film")[0]["label"] in ("neg", "pos")
+
+
+def test_a_seed_decides_everything(encoder: Path, tmp_path: Path) -> None:
+    file = write_classification(tmp_path)
+    weights = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        settings = settings_for(file) | {"training.seed": seed, "training.report_to": "none"}
+        torch.rand((weights and 7) or 3)  # what was drawn before has no say
+        understudy.finetune(encoder, task="classification", output_dir=tmp_path / name, settings=settings)
+        weights.append((tmp_path / name / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+    assert weights[0] != weights[2]
+
+
+def test_a_run_killed_in_the_middle_continues_to_the_same_weights(encoder: Path, tmp_path: Path) -> None:
+    file = write_classification(tmp_path)
+    arguments = ["finetune", str(encoder), "--task", "classification"]
+    settings = settings_for(file) | {
+        "training.num_train_epochs": 10,
+        "training.save_strategy": "steps",
+        # Not a divisor of the 4 steps of an epoch: the run continues inside one.
+        "training.save_steps": 3,
+        "training.report_to": "none",
+    }
+    arguments += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+
+    def command(output: Path) -> list[str]:
+        return [
+            sys.executable,
+            "-c",
+            "from understudy.cli import main; main()",
+            *arguments,
+            "--output-dir",
+            str(output),
+        ]
+
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
+    subprocess.run(command(undisturbed), check=True, capture_output=True, env=environment)
+    process = subprocess.Popen(
+        command(disturbed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+    )
+    deadline = time.monotonic() + 120
+    while not list(disturbed.glob("training/checkpoint-*/trainer_state.json")):
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (disturbed / "result.json").exists()
+    finished = subprocess.run(command(disturbed), check=True, capture_output=True, text=True, env=environment)
+    assert "Continuing from" in finished.stderr
+    expected, got = (load_file(folder / "model.safetensors") for folder in (undisturbed, disturbed))
+    assert expected.keys() == got.keys()
+    assert all(torch.equal(expected[name], got[name]) for name in expected)
+
+
+def test_a_finished_run_is_not_overwritten_unasked(encoder: Path, tmp_path: Path) -> None:
+    (tmp_path / "teacher").mkdir()
+    (tmp_path / "teacher" / "result.json").write_text("{}")
+    with pytest.raises(OutputError, match="holds a finished run"):
+        understudy.finetune(
+            encoder,
+            task="classification",
+            output_dir=tmp_path / "teacher",
+            settings=settings_for(write_classification(tmp_path)),
+        )
+
+
+def test_the_best_epoch_is_chosen_by_the_headline_metric(encoder: Path, tmp_path: Path) -> None:
+    settings = settings_for(write_pairs(tmp_path)) | {"training.load_best_model_at_end": True}
+    result = understudy.finetune(encoder, task="mrpc", output_dir=tmp_path / "t", settings=settings)
+    assert result.content["steps"] > 0
+
+
+def test_a_length_beyond_the_model_is_refused(encoder: Path, tmp_path: Path) -> None:
+    settings = settings_for(write_classification(tmp_path)) | {"data.max_length": 256}
+    with pytest.raises(ModelError, match=r"data\.max_length is 256, and the model reads at most 128"):
+        understudy.finetune(encoder, task="classification", output_dir=tmp_path / "t", settings=settings)
+    assert not (tmp_path / "t").exists()
+
+
+def test_no_model_and_no_task_are_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="model must be given"):
+        understudy.finetune(task="mrpc", output_dir=tmp_path / "t")
+    with pytest.raises(RecipeError, match="--task or --recipe must be given"):
+        understudy.finetune("x", output_dir=tmp_path / "t")
+
+
+@pytest.mark.parametrize("model", ["./nowhere", "nobody/nothing"])
+def test_a_model_that_is_not_there(model: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=model):
+        understudy.finetune(
+            model,
+            task="classification",
+            output_dir=tmp_path / "t",
+            settings=settings_for(write_pairs(tmp_path)),
+        )
+
+
+def test_going_on_from_a_fine_tuned_model_compares_the_labels(encoder: Path, tmp_path: Path) -> None:
+    config = AutoConfig.from_pretrained(encoder)
+    config.id2label = {0: "sport", 1: "politics", 2: "weather"}
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path / "news")
+    understudy.models.pretrained.load_tokenizer(str(encoder)).save_pretrained(tmp_path / "news")
+    with pytest.raises(ModelError, match=r"(?s)must agree in names and order.*sport +neg"):
+        understudy.finetune(
+            tmp_path / "news",
+            task="classification",
+            output_dir=tmp_path / "t",
+            settings=settings_for(write_classification(tmp_path)) | {"data.labels": ["neg", "pos"]},
+        )

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from understudy.data.columns import guess_columns
+from understudy.errors import DataError
+
+
+def test_usual_names_are_found() -> None:
+    columns, guessed = guess_columns("classification", {}, ["id", "Review", "Sentiment"], "a.csv")
+    assert columns == {"text": "Review", "label": "Sentiment"}
+    assert guessed
+
+
+def test_pairs_are_found() -> None:
+    columns, _ = guess_columns("classification", {}, ["premise", "hypothesis", "label"], "a.csv")
+    assert columns == {"text": "premise", "text_pair": "hypothesis", "label": "label"}
+
+
+def test_of_two_columns_the_other_one_is_text() -> None:
+    columns, _ = guess_columns("classification", {}, ["blurb", "label"], "a.csv")
+    assert columns == {"text": "blurb", "label": "label"}
+
+
+def test_own_names_are_no_guess() -> None:
+    assert guess_columns("classification", {}, ["text", "label"], "a.csv")[1] is False
+
+
+def test_a_given_text_is_not_joined_by_a_guessed_pair() -> None:
+    columns, _ = guess_columns(
+        "classification", {"text": "sentence1"}, ["sentence1", "sentence2", "label"], "a"
+    )
+    assert columns == {"text": "sentence1", "label": "label"}
+
+
+def test_what_cannot_be_told_is_asked_for() -> None:
+    with pytest.raises(DataError, match=r"a\.csv: cannot tell which column is text and label.*'p', 'q', 'r'"):
+        guess_columns("classification", {}, ["p", "q", "r"], "a.csv")
+
+
+def test_a_given_column_must_exist() -> None:
+    with pytest.raises(DataError, match=r"data\.columns\.text must be one of 'body', 'label'; got 'txt'"):
+        guess_columns("classification", {"text": "txt"}, ["body", "label"], "a.csv")

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from datasets import ClassLabel, Dataset, Features, Value
+
+from understudy.data.load import cache_folder, dev_splits, load_data
+from understudy.data.settings import DataSettings
+from understudy.data.tasks import get_task
+
+
+def write(path: Path, text: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    return str(path)
+
+
+def test_glue_folder(tmp_path: Path) -> None:
+    write(tmp_path / "CoLA" / "train.tsv", 'gj04\t1\t\t"The cat sat.\ngj04\t0\t*\tCat the sat.\n')
+    data = load_data(get_task("cola"), DataSettings(source=str(tmp_path)), ["train"])
+    assert data.splits["train"].to_list() == [
+        {"row": 0, "text": '"The cat sat.', "label": 1},
+        {"row": 1, "text": "Cat the sat.", "label": 0},
+    ]
+    assert data.labels == ("unacceptable", "acceptable")
+
+
+def test_a_task_folder_itself_is_a_source(tmp_path: Path) -> None:
+    write(tmp_path / "train.tsv", "sentence\tlabel\na\t1\n")
+    assert (
+        len(load_data(get_task("sst2"), DataSettings(source=str(tmp_path)), ["train"]).splits["train"]) == 1
+    )
+
+
+def test_mnli_has_two_dev_sets(tmp_path: Path) -> None:
+    for name, label in (("dev_matched", "neutral"), ("dev_mismatched", "entailment")):
+        write(tmp_path / "MNLI" / f"{name}.tsv", f"sentence1\tsentence2\tgold_label\na\tb\t{label}\n")
+    task, settings = get_task("mnli"), DataSettings(source=str(tmp_path))
+    data = load_data(task, settings, dev_splits(task, settings))
+    assert {name: split["label"][0] for name, split in data.splits.items()} == {
+        "dev_matched": 1,
+        "dev_mismatched": 0,
+    }
+
+
+def test_own_labels_are_found_and_sorted(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "review,stars\nx,10\ny,2\nz,2\n")
+    data = load_data(
+        get_task("classification"),
+        DataSettings(train=path, columns={"text": "review", "label": "stars"}),
+        ["train"],
+    )
+    assert data.labels == ("2", "10")
+    assert not data.labels_declared
+
+
+def test_a_models_order_goes_before_the_alphabet(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "text,label\nx,pos\ny,neg\n")
+    settings = DataSettings(dev=path)
+    data = load_data(get_task("classification"), settings, ["dev"], labels=["pos", "neg"])
+    assert data.splits["dev"]["label"][:] == [0, 1]
+
+
+def test_labels_of_the_recipe_order_those_of_the_table(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "sentence1\tsentence2\tlabel\na\tb\tentailment\n")
+    settings = DataSettings(train=path, labels=["not_entailment", "entailment"])
+    assert load_data(get_task("rte"), settings, ["train"]).splits["train"]["label"][:] == [1]
+
+
+def test_tags_become_iob2_with_labels_by_type(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.conll", "Anna I-PER\nruns O\n\nRome I-LOC\n")
+    data = load_data(get_task("token-classification"), DataSettings(train=path), ["train"])
+    assert data.labels == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+    names = data.splits["train"].features["tags"].feature.names
+    assert [names[tag] for tag in data.splits["train"]["tags"][0]] == ["B-PER", "O"]
+
+
+def test_dropped_rows_are_counted_and_the_others_keep_their_place(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "sentence\tlabel\na\t1\n\t1\nb\t9\nc\t0\n")
+    data = load_data(get_task("sst2"), DataSettings(train=path, bad_rows="drop"), ["train"])
+    assert data.splits["train"]["row"][:] == [0, 3]
+    report = data.reports["train"]
+    assert (report.num_read, report.num_kept) == (4, 2)
+    assert report.problems == {"empty text": 1, "unknown label": 1}
+
+
+def test_a_report_survives_in_the_cache(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "sentence\tlabel\na\t1\n\t1\n")
+    settings = DataSettings(train=path, bad_rows="drop")
+    first = load_data(get_task("sst2"), settings, ["train"])
+    assert len(list(cache_folder().iterdir())) == 1
+    second = load_data(get_task("sst2"), settings, ["train"])
+    assert second.reports == first.reports
+
+
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    for text in ("a", "b"):
+        write(path, f"sentence\tlabel\n{text}\t1\n")
+        data = load_data(get_task("sst2"), DataSettings(train=str(path)), ["train"])
+        assert data.splits["train"]["text"][:] == [text]
+
+
+def test_squad_by_json_and_by_lines_is_the_same(tmp_path: Path) -> None:
+    row = {
+        "id": "1",
+        "question": "Who?",
+        "context": "A cat.",
+        "answers": {"text": ["cat"], "answer_start": [2]},
+    }
+    question = {"id": "1", "question": "Who?", "answers": [{"text": "cat", "answer_start": 2}]}
+    document = {"data": [{"title": "", "paragraphs": [{"context": "A cat.", "qas": [question]}]}]}
+    by_json = write(tmp_path / "a.json", json.dumps(document))
+    by_lines = write(tmp_path / "a.jsonl", json.dumps(row) + "\n")
+    rows = [
+        load_data(get_task("squad"), DataSettings(train=path), ["train"]).splits["train"].to_list()
+        for path in (by_json, by_lines)
+    ]
+    assert rows[0] == rows[1] == [{"row": 0, **row}]
+
+
+def test_a_copy_of_a_hub_dataset(tmp_path: Path) -> None:
+    """`load_dataset` reads a folder of Parquet files as it reads a hub name."""
+    features = Features(
+        {
+            "sentence1": Value("string"),
+            "sentence2": Value("string"),
+            "label": ClassLabel(names=["not_entailment", "entailment"]),
+        }
+    )
+    values = {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": [0, 1]}
+    Dataset.from_dict(values, features=features).to_parquet(tmp_path / "validation.parquet")
+    data = load_data(get_task("rte"), DataSettings(source=str(tmp_path)), ["dev"])
+    # RTE's ids on the hub differ from the table's: names decide.
+    assert data.splits["dev"].to_list() == [
+        {"row": 0, "text": "a", "text_pair": "c", "label": 1},
+        {"row": 1, "text": "b", "text_pair": "d", "label": 0},
+    ]

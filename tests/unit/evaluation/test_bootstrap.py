@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from understudy.evaluation.bootstrap import estimate, estimate_difference
+from understudy.evaluation.metrics import accuracy
+
+
+def outcomes(num_rows: int, num_right: int) -> np.ndarray:
+    predictions = np.zeros(num_rows)
+    predictions[:num_right] = 1
+    return np.stack([predictions, np.ones(num_rows)], axis=1)
+
+
+def test_the_interval_is_that_of_a_proportion() -> None:
+    figure = estimate(accuracy, outcomes(1_000, 800))
+    assert figure.value == 0.8
+    # 1.96 · √(0.8 · 0.2 / 1000) = 0.0248
+    assert figure.half_width == pytest.approx(0.0248, abs=0.003)
+    assert figure.low < 0.8 < figure.high
+
+
+def test_a_seed_decides() -> None:
+    rows = outcomes(100, 50)
+    assert estimate(accuracy, rows, seed=1) == estimate(accuracy, rows, seed=1)
+    assert estimate(accuracy, rows, seed=1) != estimate(accuracy, rows, seed=2)
+
+
+def test_equal_models_differ_by_nothing() -> None:
+    rows = outcomes(100, 50)
+    figure = estimate_difference(accuracy, rows, rows)
+    assert (figure.value, figure.low, figure.high) == (0.0, 0.0, 0.0)
+
+
+def test_pairing_narrows_the_interval() -> None:
+    first, second = outcomes(500, 300), outcomes(500, 290)
+    paired = estimate_difference(accuracy, first, second)
+    assert paired.value == pytest.approx(0.02)
+    assert paired.half_width < estimate(accuracy, first).half_width / 2
+    assert paired.low > 0
+
+
+def test_both_need_the_same_rows() -> None:
+    with pytest.raises(ValueError, match="same rows, got 3 and 4"):
+        estimate_difference(accuracy, outcomes(3, 1), outcomes(4, 1))

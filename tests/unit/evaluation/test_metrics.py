@@ -1,0 +1,99 @@
+"""Each metric against a value computed by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from understudy.evaluation.metrics import (
+    accuracy,
+    exact_match,
+    f1,
+    macro_f1,
+    matthews,
+    pearson,
+    span_counts,
+    span_f1,
+    spearman,
+    squad_f1,
+)
+
+# predictions 1 1 0 0 1, labels 1 0 0 1 1: 2 true positives, 1 false positive, 1 true and 1 false negative
+OUTCOMES = np.array([[1, 1], [1, 0], [0, 0], [0, 1], [1, 1]], dtype=np.float64)
+
+
+def test_accuracy() -> None:
+    assert accuracy(OUTCOMES) == pytest.approx(3 / 5)
+
+
+def test_f1_of_label_one() -> None:
+    # precision 2/3, recall 2/3
+    assert f1(OUTCOMES) == pytest.approx(2 / 3)
+
+
+def test_macro_f1() -> None:
+    # label 0: precision 1/2, recall 1/2
+    assert macro_f1(OUTCOMES) == pytest.approx((2 / 3 + 1 / 2) / 2)
+
+
+def test_matthews() -> None:
+    # (2·1 − 1·1) / √(3·3·2·2)
+    assert matthews(OUTCOMES) == pytest.approx(1 / 6)
+
+
+def test_matthews_of_a_constant_is_zero() -> None:
+    assert matthews(np.array([[1.0, 1], [1, 0], [1, 1]])) == 0.0
+
+
+def test_pearson() -> None:
+    # x = 1 2 3, y = 1 2 6: covariance 5, deviations √2 · √14
+    outcomes = np.array([[1.0, 1], [2, 2], [3, 6]])
+    assert pearson(outcomes) == pytest.approx(5 / math.sqrt(2 * 14))
+
+
+def test_spearman_counts_ranks_with_ties_at_their_mean() -> None:
+    assert spearman(np.array([[1.0, 1], [2, 2], [3, 6]])) == pytest.approx(1.0)
+    # ranks 1 2.5 2.5 against 1 2 3: covariance 1.5, deviations √1.5 · √2
+    assert spearman(np.array([[1.0, 1], [2, 2], [2, 3]])) == pytest.approx(1.5 / math.sqrt(1.5 * 2))
+
+
+def test_correlation_of_a_constant_is_zero() -> None:
+    assert pearson(np.array([[2.0, 1], [2, 2], [2, 3]])) == 0.0
+    assert spearman(np.array([[2.0, 1], [2, 2], [2, 3]])) == 0.0
+
+
+def test_squad_means() -> None:
+    outcomes = np.array([[1.0, 1.0, 1.0], [0.0, 0.5, 1.0], [0.0, 0.0, 0.0]])
+    assert exact_match(outcomes) == pytest.approx(1 / 3)
+    assert squad_f1(outcomes) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "gold", "expected"),
+    [
+        (["B-PER", "I-PER", "O"], ["B-PER", "I-PER", "O"], (1, 1, 1)),
+        (["B-PER", "O", "O"], ["B-PER", "I-PER", "O"], (0, 1, 1)),  # overlaps, but ends too early
+        (["B-PER", "I-PER", "I-PER"], ["B-PER", "I-PER", "O"], (0, 1, 1)),  # ends too late
+        (["B-ORG", "I-ORG", "O"], ["B-PER", "I-PER", "O"], (0, 1, 1)),  # right limits, wrong type
+        (["B-PER", "B-PER", "O"], ["B-PER", "I-PER", "O"], (0, 2, 1)),  # one split in two
+        (["B-PER", "I-PER", "O"], ["B-PER", "B-PER", "O"], (0, 1, 2)),  # two joined
+        (["O", "I-PER", "O"], ["O", "B-PER", "O"], (1, 1, 1)),  # conlleval: I- after O begins one
+        (["B-PER", "I-ORG", "O"], ["B-PER", "B-ORG", "O"], (2, 2, 2)),  # I- of another type too
+        (["O", "O", "O"], ["B-PER", "O", "B-LOC"], (0, 0, 2)),
+        (["B-LOC", "O", "O"], ["O", "O", "O"], (0, 1, 0)),
+        (["O", "O", "B-LOC"], ["O", "O", "B-LOC"], (1, 1, 1)),  # at the very end
+    ],
+)
+def test_spans(predicted: list[str], gold: list[str], expected: tuple[int, int, int]) -> None:
+    assert span_counts(predicted, gold) == expected
+
+
+def test_span_f1_is_over_all_sentences_together() -> None:
+    # 3 right of 4 predicted and 5 gold: 2·3 / 9
+    assert span_f1(np.array([[1.0, 1, 3], [2, 3, 2]])) == pytest.approx(6 / 9)
+
+
+def test_span_f1_of_nothing_is_zero() -> None:
+    assert span_f1(np.zeros((2, 3))) == 0.0

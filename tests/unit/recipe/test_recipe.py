@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pydantic
+import pytest
+import yaml
+
+from understudy.data.tasks import TASKS
+from understudy.recipe.load import apply_settings, load_recipe
+from understudy.recipe.recipe import Recipe
+from understudy.recipe.shelf import shipped_recipes
+
+
+@pytest.mark.parametrize("name", shipped_recipes())
+def test_shipped_recipes_are_valid_and_carry_their_command(name: str) -> None:
+    recipe = load_recipe(name)
+    header = [line for line in shipped_recipes()[name].splitlines() if line.startswith("# ")]
+    command = header[-1].removeprefix("# ")
+    assert command.startswith("understudy finetune ")
+    assert name == f"finetune-{recipe.task}" or f"--recipe {name} " in command
+    if not name.startswith("desk-"):
+        assert f"--task {recipe.task} " in command
+
+
+def test_every_task_has_a_recipe() -> None:
+    assert {f"finetune-{task}" for task in TASKS} <= set(shipped_recipes())
+
+
+def test_a_recipe_is_frozen() -> None:
+    recipe = load_recipe("finetune-mrpc")
+    with pytest.raises(pydantic.ValidationError, match="frozen"):
+        recipe.task = "rte"
+
+
+def test_settings_reach_every_level() -> None:
+    recipe = load_recipe(
+        "finetune-mrpc", ["training.learning_rate=1e-4", "data.labels=[a, b]", "dropout=0", "model=x"]
+    )
+    assert recipe.training["learning_rate"] == 1e-4
+    assert recipe.data.labels == ["a", "b"]
+    assert recipe.dropout == 0.0
+    assert recipe.model == "x"
+    assert recipe.training["num_train_epochs"] == 4
+
+
+def test_null_takes_a_key_away() -> None:
+    assert (
+        "load_best_model_at_end"
+        not in load_recipe("finetune-mrpc", ["training.load_best_model_at_end=null"]).training
+    )
+
+
+def test_settings_do_not_change_what_they_are_laid_over() -> None:
+    values = {"training": {"seed": 1}}
+    assert apply_settings(values, ["training.seed=2"]) == {"training": {"seed": 2}}
+    assert values == {"training": {"seed": 1}}
+
+
+def test_a_saved_recipe_reads_back_the_same(tmp_path: Path) -> None:
+    recipe = load_recipe("desk-finetune-mrpc", ["data.source=glue", "data.columns={text: a, label: b}"])
+    (tmp_path / "recipe.yaml").write_text(recipe.to_yaml(), "utf-8")
+    assert load_recipe(tmp_path / "recipe.yaml") == recipe
+    assert "bad_rows" not in yaml.safe_load(recipe.to_yaml())["data"]
+
+
+def test_lengths_are_the_tasks_own_unless_given() -> None:
+    assert Recipe.from_mapping({"task": "cola"}).max_length == 64
+    assert Recipe.from_mapping({"task": "cola", "data": {"max_length": 32}}).max_length == 32

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from understudy.errors import OutputError
+from understudy.recipe.recipe import Recipe
+from understudy.stages.result import check_output, resolve_paths
+
+RECIPE = Recipe.from_mapping({"task": "mrpc"})
+
+
+def test_a_new_folder_is_fine_and_not_made_yet(tmp_path: Path) -> None:
+    check_output(tmp_path / "a" / "b", RECIPE, overwrite=False)
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"result.json": "{}"}, "holds a finished run"),
+        ({"recipe.yaml": "task: rte\n"}, "another recipe"),
+        ({"thesis.tex": ""}, "not empty and not a run of ours"),
+    ],
+)
+def test_what_is_there_is_not_lost(tmp_path: Path, files: dict[str, str], message: str) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(OutputError, match=message) as error:
+        check_output(tmp_path, RECIPE, overwrite=False)
+    assert "--overwrite" in str(error.value)
+    check_output(tmp_path, RECIPE, overwrite=True)
+
+
+def test_an_unfinished_run_of_the_same_recipe_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(RECIPE.to_yaml())
+    check_output(tmp_path, RECIPE, overwrite=False)
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    with pytest.raises(OutputError, match="is a file"):
+        check_output(tmp_path / "a", RECIPE, overwrite=True)
+
+
+def test_paths_become_absolute_and_hub_names_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "glue").mkdir()
+    recipe = Recipe.from_mapping({"task": "mrpc", "model": "bert-base-uncased", "data": {"source": "glue"}})
+    resolved = resolve_paths(recipe)
+    assert resolved.data.source == str(tmp_path / "glue")
+    assert resolved.model == "bert-base-uncased"
