@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import understudy
 from understudy.cli.app import app
-from understudy.errors import ModelError, RecipeError
+from understudy.errors import ModelError, OutputError, RecipeError
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_batches_change_nothing(teachers: tuple[Path, Path]) -> None:
 
 
 def test_labels_in_another_order_are_an_error_that_shows_both(teachers: tuple[Path, Path]) -> None:
-    with pytest.raises(ModelError, match=r"(?s) 0  neg +pos.*--set 'data\.labels=\[neg,pos\]'"):
+    with pytest.raises(ModelError, match=r"(?s) 0  neg +pos.*--set 'data\.labels=\[\"neg\", \"pos\"\]'"):
         understudy.evaluate(teachers[1], settings={"data.labels": ["pos", "neg"]})
 
 
@@ -72,6 +72,18 @@ def test_an_encoder_without_a_head_is_refused(encoder: Path, tmp_path: Path) -> 
 def test_a_model_that_does_not_know_its_task_is_told(encoder: Path) -> None:
     with pytest.raises(RecipeError, match="--task must be given"):
         understudy.evaluate(encoder)
+
+
+def test_a_result_is_not_overwritten(teachers: tuple[Path, Path]) -> None:
+    with pytest.raises(OutputError, match="holds a result already"):
+        understudy.evaluate(teachers[0], output_dir=teachers[0])
+
+
+def test_a_classifier_is_no_regression(teachers: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("text,label\ngood film,1.5\n", "utf-8")
+    settings = {"data.dev": str(tmp_path / "new.csv"), "data.train": None}
+    with pytest.raises(ModelError, match="a head of 2 labels, and regression needs one"):
+        understudy.evaluate(teachers[0], task="regression", settings=settings)
 
 
 def test_new_data_take_the_place_of_the_recipes(teachers: tuple[Path, Path], tmp_path: Path) -> None:

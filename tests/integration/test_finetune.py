@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from kinds import write_classification, write_pairs
+from kinds import write_classification, write_pairs, write_regression
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForSequenceClassification, pipeline
 
@@ -42,6 +42,7 @@ def test_what_is_left_behind(encoder: Path, tmp_path: Path) -> None:
     assert written["steps"] == 12
     assert written["labels"] == ["neg", "pos"]
     assert set(written["hashes"]) == {"model", "train", "dev"}
+    assert json.loads((output / "tokenizer.json").read_text())["truncation"] is None
     assert written["versions"]["torch"] == torch.__version__
     # A recipe that says it again, checkpoints gone, logs there.
     again = understudy.load_recipe(output / "recipe.yaml")
@@ -109,6 +110,27 @@ def test_a_run_killed_in_the_middle_continues_to_the_same_weights(encoder: Path,
     expected, got = (load_file(folder / "model.safetensors") for folder in (undisturbed, disturbed))
     assert expected.keys() == got.keys()
     assert all(torch.equal(expected[name], got[name]) for name in expected)
+
+
+def test_other_data_do_not_continue_a_run(encoder: Path, tmp_path: Path) -> None:
+    file = write_classification(tmp_path)
+    output, settings = tmp_path / "t", settings_for(file) | {"training.report_to": "none"}
+    understudy.finetune(encoder, task="classification", output_dir=output, settings=settings)
+    (output / "result.json").unlink()
+    file.write_text(file.read_text() + "good and great,pos\n")
+    with pytest.raises(OutputError, match="on other data or another model"):
+        understudy.finetune(encoder, task="classification", output_dir=output, settings=settings)
+
+
+def test_scores_are_those_of_float32_after_training_in_bf16(encoder: Path, tmp_path: Path) -> None:
+    settings = settings_for(write_regression(tmp_path)) | {
+        "training.bf16": True,
+        "training.report_to": "none",
+    }
+    result = understudy.finetune(encoder, task="stsb", output_dir=tmp_path / "t", settings=settings)
+    code = f"import understudy, json; print(json.dumps(understudy.evaluate({str(tmp_path / 't')!r}).scores))"
+    alone = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert json.loads(alone)["dev"] == pytest.approx(result.scores["dev"], abs=1e-6)
 
 
 def test_a_finished_run_is_not_overwritten_unasked(encoder: Path, tmp_path: Path) -> None:

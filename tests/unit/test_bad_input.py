@@ -67,7 +67,21 @@ BAD_ROWS: Mapping[str, tuple[str, str, str | bytes, tuple[str, ...]]] = {
     "JSON key missing": (
         "sst2", "t.jsonl", '{"sentence": "a", "label": 1}\n{"sentence": "b"}\n', ("line 2", "has no 'label'"),
     ),
-    "unclosed quote": ("sst2", "t.csv", 'sentence,label\n"good,1\nbad,0\n', ("line 2", "broken quoting")),
+    "unclosed quote": ("sst2", "t.csv", 'sentence,label\n"good,1\nbad,0\n', ("line 2", "never closed")),
+    "columns twice": ("sst2", "t.csv", "sentence,sentence,label\na,b,1\n", ("must differ",)),
+    "label is not UTF-8": ("sst2", "t.tsv", b"sentence\tlabel\na\tcaf\xe9\n", ("line 2", "unknown label")),
+    "JSON too deep": ("sst2", "t.jsonl", "[" * 100_000 + "\n", ("line 1", "broken JSON")),
+    "answers by other names": (
+        "squad", "t.jsonl", '{"question": "q", "context": "c", "answers": {"txt": []}}\n', ("line 1", "text"),
+    ),
+    "answer is no list": (
+        "squad",
+        "t.jsonl",
+        '{"question": "q", "context": "c", "answers": {"text": "c", "answer_start": 0}}\n',
+        ("line 1", "answer_start: […]"),
+    ),
+    "answer before the context": ("squad", "t.json", squad(start=-4), ("question q7", "character -4")),
+    "words are a number": ("conll2003", "t.jsonl", '{"words": 5, "tags": 3}\n', ("line 1", "must be lists")),
     "text after a quote": ("sst2", "t.csv", 'sentence,label\n"a"b,1\n', ("line 2", "broken quoting")),
     "score is a word": ("stsb", "t.tsv", "sentence1\tsentence2\tscore\na\tb\thigh\n", ("line 2", "'high'")),
     "score is NaN": ("stsb", "t.tsv", "sentence1\tsentence2\tscore\na\tb\tnan\n", ("line 2", "finite")),
@@ -190,6 +204,7 @@ BAD_SOURCES: Mapping[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "folder for own files": ("classification", {"source": "{tmp}"}, ("data.train",)),
     "hub without a network": ("mrpc", {"source": "nobody/nothing"}, ("nobody/nothing", "local folder")),
     "config without a hub": ("mrpc", {"train": "{tmp}/a.csv", "config": "x"}, ("data.config", "hub")),
+    "splits without a hub": ("mrpc", {"train": "{tmp}/a.csv", "splits": {"dev": "x"}}, ("data.splits",)),
     "stride without windows": ("mrpc", {"train": "{tmp}/a.csv", "stride": 8}, ("data.stride", "question")),
     "labels of a regression": ("stsb", {"train": "{tmp}/a.csv", "labels": ["a", "b"]}, ("data.labels",)),
     "labels twice": ("classification", {"train": "{tmp}/a.csv", "labels": ["a", "a"]}, ("differ",)),
@@ -201,7 +216,7 @@ BAD_SOURCES: Mapping[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
         "mrpc", {"train": "{tmp}/a.csv", "columns": {"text": 0, "label": "x"}}, ("all names or all numbers",),
     ),
     "column number too high": (
-        "mrpc", {"train": "{tmp}/a.csv", "columns": {"text": 0, "label": 9}}, ("data.columns.label", "9"),
+        "mrpc", {"train": "{tmp}/a.csv", "columns": {"text": 0, "label": 9}}, ("no column 9 for label",),
     ),
 }  # fmt: skip
 

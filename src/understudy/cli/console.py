@@ -43,7 +43,9 @@ def print_error(error: Exception) -> None:
 
 
 def print_json(result: StageResult) -> None:
-    """One JSON object on standard output."""
+    """One JSON object on standard output, from the first process of a distributed run."""
+    if not result.content:
+        return
     content: dict[str, Any] = dict(result.content)
     if result.output_dir is not None:
         content["output_dir"] = str(result.output_dir)
@@ -53,12 +55,14 @@ def print_json(result: StageResult) -> None:
 def print_scores(result: StageResult) -> None:
     """The table at the end: each score with its interval, and the difference where two compete."""
     content = result.content
+    if not content:  # a distributed run's other processes
+        return
     against, difference = content.get("against"), content.get("difference")
     table = Table(title=f"{content['task']}: {content['model']}", title_justify="left")
     for heading in ("split", "rows", "metric", "score", "95 % interval"):
         table.add_column(heading)
     if against:
-        for heading in ("against", "difference", "95 % interval", "same answer"):
+        for heading in ("against", "difference", "95 % interval"):
             table.add_column(heading)
     for split, metrics in content["scores"].items():
         for name, figure in metrics.items():
@@ -66,7 +70,6 @@ def print_scores(result: StageResult) -> None:
             if against and difference:
                 cells.append(_figure(against["scores"][split][name])[0])
                 cells.extend(_figure(difference[split][name], sign=True))
-                cells.append(f"{content['agreement'][split]:.1%}")
             table.add_row(*cells)
     console = Console(stderr=True)
     console.print(table)
@@ -74,6 +77,8 @@ def print_scores(result: StageResult) -> None:
         console.print(f"{split}: " + ", ".join(f"{name} {value:.4f}" for name, value in details.items()))
     if against:
         console.print(f"against: {against['model']}")
+        for split, share in content.get("agreement", {}).items():
+            console.print(f"{split}: the same answer on {share:.1%} of the rows")
     if "seconds" in content:
         console.print(f"{content['steps']:,} steps in {content['seconds']['training'] / 60:.1f} minutes")
     if result.output_dir is not None:

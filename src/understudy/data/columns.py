@@ -43,7 +43,8 @@ def guess_columns(
     for name, column in given.items():
         if column not in available:
             raise DataError(
-                f"{source}: data.columns.{name} must be one of {_shown(available)}; got {column!r}."
+                f"{source}: there is no column {column!r} for {name}; there are {_shown(available)}. Name "
+                f"another with data.columns.{name}, or check that this split has it."
             )
     columns = dict(given)
     fields = KINDS[kind].required + KINDS[kind].optional

@@ -19,6 +19,8 @@ from transformers import PreTrainedTokenizerFast
 from understudy.data.tasks import KindName
 from understudy.errors import RecipeError
 
+# Part of every cache key: raise it when the same rows would be encoded otherwise.
+ENCODING_VERSION = 1
 # Hardware likes multiples of 8; more would only be padding.
 PAD_TO_MULTIPLE_OF = 8
 IGNORED_LABEL = -100
@@ -55,9 +57,13 @@ def encode(
         room = max_length - _question_limit(max_length) - tokenizer.num_special_tokens_to_add(pair=True)
         if options["stride"] >= room:
             raise RecipeError(
-                f"data.stride must be less than {room} where data.max_length is {max_length}; got {stride}."
+                f"data.stride must be less than {room} where data.max_length is {max_length}; got "
+                f"{options['stride']}."
             )
-    decided_by = [rows._fingerprint, kind, tokenizer.backend_tokenizer.to_str(), options]
+    backend = json.loads(tokenizer.backend_tokenizer.to_str())
+    backend |= {"truncation": None, "padding": None}  # left there by the last call
+    habits = [tokenizer.model_input_names, tokenizer.truncation_side]
+    decided_by = [ENCODING_VERSION, rows._fingerprint, kind, backend, habits, options]
     fingerprint = hashlib.sha256(json.dumps(decided_by).encode()).hexdigest()[:32]
     return rows.map(
         _ENCODERS[kind],

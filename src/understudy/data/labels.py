@@ -5,6 +5,7 @@ A model's labels are in its config. Where they only say LABEL_0, LABEL_1 … nob
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 
@@ -34,7 +35,7 @@ def check_labels(
     if len(data_labels) == num_model_labels:
         if model_labels is None:
             return tuple(data_labels)
-        if [_fold(name) for name in model_labels] == [_fold(name) for name in data_labels]:
+        if [fold(name) for name in model_labels] == [fold(name) for name in data_labels]:
             return tuple(model_labels)
     shown_model = list(model_labels or [f"LABEL_{index}" for index in range(num_model_labels)])
     lines = [
@@ -45,14 +46,15 @@ def check_labels(
         left = shown_model[index] if index < len(shown_model) else "—"
         right = data_labels[index] if index < len(data_labels) else "—"
         lines.append(f"  {index:>2}  {left:<24} {right}")
-    if sorted(map(_fold, shown_model)) == sorted(map(_fold, data_labels)):
-        spelling = {_fold(name): name for name in data_labels}
-        order = ",".join(spelling[_fold(name)] for name in shown_model)
-        lines.append(f"The order differs. Use the model's: --set 'data.labels=[{order}]'")
+    if sorted(map(fold, shown_model)) == sorted(map(fold, data_labels)):
+        spelling = {fold(name): name for name in data_labels}
+        order = json.dumps([spelling[fold(name)] for name in shown_model], ensure_ascii=False)
+        lines.append(f"The order differs. Use the model's: --set 'data.labels={order}'")
     else:
         lines.append("Use a model fine-tuned on these labels, or name the data's labels with data.labels.")
     raise ModelError("\n".join(lines))
 
 
-def _fold(name: str) -> str:
+def fold(name: str) -> str:
+    """A label without its capitals and separators: `Not Entailment` is `not_entailment`."""
     return re.sub(r"[\s_-]+", "_", name.casefold())

@@ -23,8 +23,18 @@ import pyarrow as pa
 from datasets import ClassLabel, Dataset, List
 
 from understudy.data.columns import guess_columns
+from understudy.data.labels import fold
 from understudy.data.readers import Problem, RawRow, read_file
-from understudy.data.rows import RowReport, check_row, label_ids, refuse_if_bad, row_features, to_iob2
+from understudy.data.rows import (
+    RowReport,
+    check_row,
+    is_clean,
+    label_ids,
+    label_name,
+    refuse_if_bad,
+    row_features,
+    to_iob2,
+)
 from understudy.data.settings import DataSettings
 from understudy.data.tasks import KINDS, Hub, Task
 from understudy.errors import DataError, RecipeError
@@ -64,8 +74,6 @@ class TaskData:
     Attributes:
         splits: split name to its dataset, columns as in `rows.py`.
         labels: label names in the order of their ids; None for kinds without named labels.
-        labels_declared: False where the labels were only found in the rows and sorted, so that
-            their order is nobody's decision and a model's own order may take precedence.
         reports: what was read and dropped, by split.
         columns: our field to the source's column.
         guessed: whether these columns were guessed.
@@ -74,7 +82,6 @@ class TaskData:
 
     splits: dict[str, Dataset]
     labels: tuple[str, ...] | None
-    labels_declared: bool
     reports: dict[str, RowReport]
     columns: Mapping[str, str | int]
     guessed: bool
@@ -92,7 +99,7 @@ def load_data(
 
     Args:
         splits: `train`, `dev`, `test`, or a task's own names (`dev_matched`).
-        labels: the model's label order, used where the data declares none.
+        labels: the model's, in its order: used where the data declares none and means the same ones.
 
     Raises:
         DataError: a source is missing, cannot be read, or has bad rows (with `bad_rows: refuse`).
@@ -102,7 +109,7 @@ def load_data(
     declared = settings.labels or task.labels or next(iter(sources.values())).labels
     names = tuple(declared) if declared else None
     if names is None and task.kind in ("classification", "token-classification"):
-        names = tuple(labels) if labels else _discover_labels(task, next(iter(sources.values())))
+        names = _discover_labels(task, next(iter(sources.values())), labels)
     loaded = {}
     reports = {}
     for split, source in sources.items():
@@ -111,7 +118,6 @@ def load_data(
     return TaskData(
         splits=loaded,
         labels=names,
-        labels_declared=declared is not None,
         reports=reports,
         columns=first.columns,
         guessed=first.guessed,
@@ -138,10 +144,11 @@ def _check_settings(task: Task, settings: DataSettings) -> None:
             "name, or give files."
         )
     on_hub = settings.source is not None and (
-        not Path(settings.source).exists() or _is_dataset_copy(Path(settings.source))
+        not Path(settings.source).exists() or _is_dataset_copy(task, Path(settings.source))
     )
-    if settings.config is not None and not on_hub:
-        raise RecipeError("data.config has an effect on hub datasets only; leave it out for files.")
+    for name in ("config", "splits"):
+        if getattr(settings, name) and not on_hub:
+            raise RecipeError(f"data.{name} has an effect on hub datasets only; leave it out for files.")
     if settings.stride is not None and task.kind != "question-answering":
         raise RecipeError(f"data.stride has an effect on question answering only; task is {task.name}.")
     if settings.labels is not None:
@@ -169,7 +176,7 @@ def find_source(task: Task, settings: DataSettings, split: str) -> Source:
             raise RecipeError(f"data.{split} must be given: this needs the {split} split.")
         return _file_source(task, settings, Path(path))
     folder = Path(settings.source).expanduser()
-    if _is_dataset_copy(folder):
+    if _is_dataset_copy(task, folder):
         return _hub_source(task, settings, split)
     if folder.is_dir():
         return _folder_source(task, settings, folder, split)
@@ -182,9 +189,19 @@ def find_source(task: Task, settings: DataSettings, split: str) -> Source:
     return _hub_source(task, settings, split)
 
 
-def _is_dataset_copy(folder: Path) -> bool:
-    """Whether a folder is a hub dataset on disk: such have Parquet files, no published layout has."""
-    return folder.is_dir() and next(folder.rglob("*.parquet"), None) is not None
+def _is_dataset_copy(task: Task, folder: Path) -> bool:
+    """Whether a folder is a hub dataset on disk: Parquet files, and nothing in the task's own layout."""
+    if not folder.is_dir() or next(folder.rglob("*.parquet"), None) is None:
+        return False
+    splits = task.folder.files if task.folder else ()
+    return not any(path.exists() for split in splits for path in _layout_paths(task, folder, split))
+
+
+def _layout_paths(task: Task, folder: Path, split: str) -> list[Path]:
+    """Where a split may lie in a folder of the task's layout, the likeliest first."""
+    layout = task.folder
+    assert layout is not None
+    return [base / name for base in (folder / layout.name, folder) for name in layout.files[split]]
 
 
 def _file_source(
@@ -227,7 +244,7 @@ def _folder_source(task: Task, settings: DataSettings, folder: Path, split: str)
         )
     if split not in layout.files:
         raise DataError(f"split must be one of {', '.join(layout.files)} for {task.name}; got {split!r}.")
-    candidates = [base / name for base in (folder / layout.name, folder) for name in layout.files[split]]
+    candidates = _layout_paths(task, folder, split)
     path = next((path for path in candidates if path.exists()), None)
     if path is None:
         looked = "\n  ".join(str(path) for path in candidates)
@@ -239,7 +256,7 @@ def _hub_source(task: Task, settings: DataSettings, split: str) -> Source:
     name = str(settings.source)
     hub = task.hub or Hub(name, None, {})
     config = settings.config or (hub.config if hub.dataset == name else None)
-    hub_split = hub.splits.get(split, split)
+    hub_split = settings.splits.get(split) or hub.splits.get(split, split)
     try:
         dataset = datasets.load_dataset(name, config, split=hub_split)
     except Exception as error:  # datasets raises a dozen types for what a user sees as one thing
@@ -272,42 +289,52 @@ def _label_names(value: Any, labels: Sequence[str]) -> Any:
     return labels[value] if isinstance(value, int) and 0 <= value < len(labels) else None
 
 
-def _discover_labels(task: Task, source: Source) -> tuple[str, ...]:
-    """The distinct labels of a source: numbers in their order, words alphabetically, tags by type."""
-    column = source.columns["tags" if task.kind == "token-classification" else "label"]
-    found: set[str] = set()
-    for row in source.rows():
-        value = row.values.get(column)
-        if value is None:
-            continue
-        if task.kind == "token-classification":
-            found.update(to_iob2([str(tag) for tag in value]))
-        elif isinstance(value, float):
-            found.add(str(int(value)) if value.is_integer() else str(value))
-        else:
-            found.add(str(value).strip())
-        if len(found) > MAX_LABELS:
-            raise DataError(
-                f"{source.name}: column {column!r} has more than {MAX_LABELS:,} different values, "
-                "so it is hardly a label. Name another with data.columns.label, or use task: regression."
-            )
-    found.discard("")
+def _discover_labels(task: Task, source: Source, model_labels: Sequence[str] | None) -> tuple[str, ...]:
+    """The labels of a source that declares none.
+
+    A model's labels are taken, in its order, where the source has no others; numbers are taken as its
+    ids where they are as many. Else what was found: numbers in their order, words alphabetically, tags
+    by type; a model that has other labels is then refused by `check_labels`.
+    """
+    found = _distinct_labels(task, source)
+    if model_labels:
+        same_names = {fold(name) for name in found} <= {fold(name) for name in model_labels}
+        if same_names or found == {str(index) for index in range(len(model_labels))}:
+            return tuple(model_labels)
     if task.kind == "token-classification":
         types = sorted({tag[2:] for tag in found if tag[:2] in ("B-", "I-")})
         return ("O", *(f"{prefix}-{name}" for name in types for prefix in "BI"))
     if len(found) < 2:
         raise DataError(
-            f"{source.name}: column {column!r} must have two or more different labels; found {sorted(found)}."
+            f"{source.name}: column {source.columns['label']!r} must have two or more different labels; "
+            f"found {sorted(found)}."
         )
     numeric = all(name.lstrip("-").isdigit() for name in found)
     return tuple(sorted(found, key=int) if numeric else sorted(found))
+
+
+def _distinct_labels(task: Task, source: Source) -> set[str]:
+    column = source.columns["tags" if task.kind == "token-classification" else "label"]
+    found: set[str] = set()
+    for row in source.rows():
+        value = row.values.get(column)
+        if task.kind == "token-classification":
+            found.update(to_iob2([str(tag) for tag in value]) if isinstance(value, list) else ())
+        elif is_clean(label_name(value)):  # others are reported with their rows
+            found.add(label_name(value))
+        if len(found) > MAX_LABELS:
+            raise DataError(
+                f"{source.name}: column {column!r} has more than {MAX_LABELS:,} different values, "
+                "so it is hardly a label. Name another with data.columns.label, or use task: regression."
+            )
+    return found
 
 
 def _checked(
     task: Task, source: Source, labels: Sequence[str] | None, bad_rows: str
 ) -> tuple[Dataset, RowReport]:
     """The checked rows of a source, from the cache where they were checked before."""
-    shape = [FORMAT_VERSION, task.kind, source.key, source.name, dict(source.columns), labels]
+    shape = [FORMAT_VERSION, task.kind, task.labels, source.key, source.name, dict(source.columns), labels]
     key = hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:24]
     folder = cache_folder() / key
     if not (folder / "report.json").exists():
@@ -323,7 +350,7 @@ def _checked(
 def _write_rows(task: Task, source: Source, labels: Sequence[str] | None, folder: Path) -> None:
     """Check a source row by row into an Arrow file; the folder appears whole or not at all."""
     features = row_features(task.kind, labels, pair="text_pair" in source.columns)
-    ids = label_ids(labels) if labels else None
+    ids = label_ids(labels, task.labels) if labels else None
     report = RowReport(source.name)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="writing-") as temporary:

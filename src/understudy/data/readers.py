@@ -1,4 +1,4 @@
-"""Files to raw rows, one function per format, a row at a time, never a whole file in memory.
+"""Files to raw rows, one function per format, a row at a time (SQuAD's JSON alone is one document).
 
 A raw row is what the file says, by the file's own column names, with the place it came from. What
 cannot even be split into columns carries a problem instead of values. Nothing is judged here
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,6 @@ import pyarrow.parquet as pq
 from understudy.errors import DataError
 
 TABLE_SUFFIXES = (".csv", ".tsv")
-RECORD_SUFFIXES = (".jsonl", ".ndjson", ".parquet")
 CONLL_SUFFIXES = (".conll", ".txt", ".train", ".testa", ".testb", ".iob", ".iob2", ".bio")
 
 Column = str | int
@@ -54,7 +54,7 @@ def _text_lines(path: Path) -> Iterator[str]:
 
 
 def _delimiter(path: Path) -> str:
-    if path.suffix == ".tsv":
+    if path.suffix.lower() == ".tsv":
         return "\t"
     header = next(_text_lines(path), "")
     return max(",;\t", key=header.count)
@@ -65,7 +65,7 @@ def read_table(path: Path, *, header: bool) -> Iterator[RawRow]:
 
     With a header, values are keyed by its names, without one by position from 0.
     """
-    if path.suffix == ".tsv":
+    if path.suffix.lower() == ".tsv":
         records: Iterator[tuple[int, list[str] | Problem]] = (
             (number, line.rstrip("\r\n").split("\t"))
             for number, line in enumerate(_text_lines(path), start=1)
@@ -80,6 +80,8 @@ def read_table(path: Path, *, header: bool) -> Iterator[RawRow]:
             continue
         if names is None:
             names = [name.strip() for name in record] if header else list(range(len(record)))
+            if len(set(names)) < len(names):
+                raise DataError(f"{path}: the columns of the first line must differ; got {record}.")
             if header:
                 continue
         if record in ([], [""]):
@@ -102,6 +104,11 @@ def _csv_records(path: Path) -> Iterator[tuple[int, list[str] | Problem]]:
         except StopIteration:
             return
         except csv.Error as error:
+            if "unexpected end" in str(error):  # a quote that is never closed has swallowed the rest
+                raise DataError(
+                    f"{path}: broken quoting: the quote opened in line {start} is never closed. Close it, or "
+                    "double the quotes inside a quoted text."
+                ) from None
             yield start, Problem("broken quoting", f"cannot be read as CSV: {error}")
 
 
@@ -118,7 +125,7 @@ def read_jsonl(path: Path) -> Iterator[RawRow]:
         except UnicodeEncodeError:
             yield RawRow(where, problem=Problem("invalid UTF-8", "has bytes that are not UTF-8"))
             continue
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             yield RawRow(where, problem=Problem("broken JSON", f"is not JSON: {error}"))
             continue
         if isinstance(values, dict):
@@ -181,7 +188,8 @@ def read_conll(path: Path) -> Iterator[RawRow]:
 
     number = 0
     for number, line in enumerate(_text_lines(path), start=1):
-        parts = line.split()
+        # Not split(): a no-break space is part of a word.
+        parts = [part for part in re.split(r"[ \t]+", line.strip("\r\n")) if part]
         if not parts or parts[0] == "-DOCSTART-":
             if words or problem:
                 yield sentence()
@@ -234,17 +242,18 @@ def read_race(path: Path) -> Iterator[RawRow]:
 
 def read_file(path: Path, *, header: bool = True) -> Iterator[RawRow]:
     """Read any supported file or folder by its name."""
+    suffix = path.suffix.lower()
     if path.is_dir():
         return read_race(path)
-    if path.suffix in TABLE_SUFFIXES:
+    if suffix in TABLE_SUFFIXES:
         return read_table(path, header=header)
-    if path.suffix in (".jsonl", ".ndjson"):
+    if suffix in (".jsonl", ".ndjson"):
         return read_jsonl(path)
-    if path.suffix == ".parquet":
+    if suffix == ".parquet":
         return read_parquet(path)
-    if path.suffix == ".json":
+    if suffix == ".json":
         return read_squad(path)
-    if path.suffix in CONLL_SUFFIXES:
+    if suffix in CONLL_SUFFIXES:
         return read_conll(path)
     raise DataError(
         f"{path}: the ending must be .csv, .tsv, .jsonl, .parquet, .json (SQuAD) or .conll; "

@@ -17,6 +17,7 @@ from typing import Any
 
 from datasets import ClassLabel, Features, List, Value
 
+from understudy.data.labels import fold
 from understudy.data.readers import Problem, RawRow
 from understudy.data.settings import MAX_CHARACTERS
 from understudy.data.tasks import KindName
@@ -121,27 +122,51 @@ def _text(value: Any, name: str) -> str:
     return value
 
 
+def is_clean(name: str) -> bool:
+    """Whether a label's name could stand in a model's config."""
+    try:
+        _text(name, "label")
+    except BadRowError:
+        return False
+    return True
+
+
 def _label(value: Any, ids: Mapping[str, int]) -> int:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        raise BadRowError("null label", "label is null")
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)  # pandas writes 1.0 for 1 as soon as one row of the column was empty
-    name = str(value).strip()
+    name = label_name(value)
     if not name:
-        raise BadRowError("null label", "label is empty")
-    if name not in ids:
-        names = list(dict.fromkeys(ids))
+        raise BadRowError("null label", "label is null")
+    found = ids.get(name, ids.get(fold(name)))
+    if found is None:
+        names = list(dict.fromkeys(name for name in ids if not name.isdigit())) or list(ids)
         shown = ", ".join(names[:10]) + (" …" if len(names) > 10 else "")
         raise BadRowError("unknown label", f"label must be one of {shown}; got {name!r}")
-    return ids[name]
+    return found
 
 
-def label_ids(labels: Sequence[str]) -> dict[str, int]:
-    """Every spelling a file may use for a label: its name, or its number where names are words."""
+def label_name(value: Any) -> str:
+    """A label as text; empty for null. Whole floats are numbers: pandas writes 1.0 beside an empty cell."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip()
+
+
+def label_ids(labels: Sequence[str], numbering: Sequence[str] | None = None) -> dict[str, int]:
+    """Every spelling a file may use for a label, to its id in `labels`.
+
+    A label may be written with other capitals where that is clear, and as a number where names are
+    words. The number counts in `numbering`, the order in which the task was published: another order
+    of `labels` changes ids, never what a number in a file means.
+    """
     ids = {name: index for index, name in enumerate(labels)}
+    folded: dict[str, list[int]] = {}
+    for name, index in ids.items():
+        folded.setdefault(fold(name), []).append(index)
+    spellings = {name: found[0] for name, found in folded.items() if len(found) == 1}
     if not any(name.lstrip("-").isdigit() for name in labels):
-        ids |= {str(index): index for index in range(len(labels))}
-    return ids
+        spellings |= {str(number): ids[name] for number, name in enumerate(numbering or labels)}
+    return spellings | ids
 
 
 def _score(value: Any) -> float:
@@ -167,14 +192,16 @@ def _check_text(values: Mapping[str, Any], ids: Mapping[str, int] | None) -> dic
 def _check_answers(values: Mapping[str, Any], _: Mapping[str, int] | None) -> dict[str, Any]:
     context = _text(values["context"], "context")
     answers = values["answers"]
-    if not isinstance(answers, Mapping) or set(answers) < {"text", "answer_start"}:
+    texts, starts = (
+        (answers.get("text"), answers.get("answer_start")) if isinstance(answers, Mapping) else (None, None)
+    )
+    if not isinstance(texts, list) or not isinstance(starts, list):
         raise BadRowError("answers have the wrong form", "answers must be {text: […], answer_start: […]}")
-    texts, starts = list(answers["text"]), list(answers["answer_start"])
     if len(texts) != len(starts):
         raise BadRowError("answers have the wrong form", f"has {len(texts)} answers and {len(starts)} starts")
     for text, start in zip(texts, starts, strict=True):
         _text(text, "answer")
-        if not isinstance(start, int) or context[start : start + len(text)] != text:
+        if not isinstance(start, int) or start < 0 or context[start : start + len(text)] != text:
             raise BadRowError(
                 "answer is not at its place", f"{text!r} is not in the context at character {start}"
             )
@@ -218,7 +245,9 @@ def to_iob2(tags: Sequence[str]) -> list[str]:
 
 
 def _check_tags(values: Mapping[str, Any], ids: Mapping[str, int] | None) -> dict[str, Any]:
-    words, tags = list(values["words"] or ()), list(values["tags"] or ())
+    words, tags = values["words"], values["tags"]
+    if not isinstance(words, list) or not isinstance(tags, list):
+        raise BadRowError("words and tags have the wrong form", "words and tags must be lists")
     if not words:
         raise BadRowError("empty text", "the sentence has no words")
     if len(words) != len(tags):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 # A megabyte of text in one row is a broken file and not an example.
 MAX_CHARACTERS = 1_000_000
+
+
+# YAML reads 0 as a number; what it reads no and yes as must be quoted by the user.
+LabelName = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) in (int, float) else name)]
 
 
 class DataSettings(BaseModel):
@@ -23,12 +27,14 @@ class DataSettings(BaseModel):
     """A folder in the task's own layout, or the name of a hub dataset."""
     config: str | None = None
     """Configuration of the hub dataset, e.g. `mrpc` of `nyu-mll/glue`."""
+    splits: dict[str, str] = {}
+    """Our split to the hub dataset's, e.g. `{dev: test}` where it has no validation split."""
     train: str | None = None
     dev: str | None = None
     test: str | None = None
     columns: dict[str, str | int] = {}
     """Our field to the file's column, e.g. `{text: review}`; numbers for a file without a header."""
-    labels: Annotated[list[str], Field(min_length=2)] | None = None
+    labels: Annotated[list[LabelName], Field(min_length=2)] | None = None
     """Label names in the order of their ids."""
     max_length: Annotated[int, Field(ge=8)] | None = None
     """Tokens per example, special tokens included; the task's own where not given."""

@@ -289,7 +289,7 @@ _ALL = (
                 "test": ("test.conll", "test.txt", "eng.testb"),
             },
         ),
-        hub=Hub("eriktks/conll2003", None, {"words": "tokens", "tags": "ner_tags"}),
+        hub=Hub("lhoestq/conll2003", None, {"words": "tokens", "tags": "ner_tags"}),
     ),
     # A user's own files: the kind is the task, the data decides the labels.
     Task("classification", "classification", ("accuracy", "macro_f1")),

@@ -11,7 +11,7 @@ import numpy as np
 from datasets import Dataset
 from numpy.typing import NDArray
 
-from understudy.data.decode import Answer, best_answer, word_tags
+from understudy.data.decode import best_answer, word_tags
 from understudy.data.tasks import Task
 from understudy.evaluation.metrics import Outcomes, span_counts
 from understudy.evaluation.squad import score_answer
@@ -45,15 +45,19 @@ def judge(task: Task, rows: Dataset, encoded: Dataset, logits: Logits) -> Predic
     if task.kind == "question-answering":
         return _judge_answers(task, rows, encoded, logits)
     assert isinstance(logits, np.ndarray)
-    position = {row: index for index, row in enumerate(encoded["row"])}
-    order = np.array([position[row] for row in rows["row"]])
+    position = {row: index for index, row in enumerate(encoded["row"][:])}
+    order = np.array([position[row] for row in rows["row"][:]])
     if task.kind == "token-classification":
         return _judge_tags(rows, encoded, logits, order)
     if task.kind == "regression":
         values = logits.reshape(len(logits), -1)[order, 0].astype(np.float64)
     else:
         values = logits.argmax(axis=-1)[order]
-    outcomes = np.stack([values, np.asarray(rows["label"])], axis=1).astype(np.float64)
+    outcomes = np.stack([values, np.asarray(rows["label"][:])], axis=1).astype(np.float64)
+    if task.labels:
+        # Metrics count in the published order (F1 is that of label 1), whatever order the model has.
+        published = [task.labels.index(name) for name in rows.features["label"].names]
+        outcomes = np.array(published, dtype=np.float64)[outcomes.astype(np.int64)]
     return Predictions(values.tolist(), outcomes, {})
 
 
@@ -74,7 +78,7 @@ def _judge_tags(
 def _judge_answers(task: Task, rows: Dataset, encoded: Dataset, logits: Logits) -> Predictions:
     starts, ends = logits[0], logits[1]
     windows: Mapping[int, list[int]] = defaultdict(list)
-    for index, row in enumerate(encoded["row"]):
+    for index, row in enumerate(encoded["row"][:]):
         windows[row].append(index)
     offset_starts, offset_ends = encoded["offset_starts"], encoded["offset_ends"]
     values: list[str] = []
@@ -88,18 +92,14 @@ def _judge_answers(task: Task, rows: Dataset, encoded: Dataset, logits: Logits) 
         golds = row["answers"]["text"]
         value = "" if task.unanswerable and answer.is_null() else text
         values.append(value)
-        outcomes.append((*score_answer(value, golds), float(bool(golds))))
-        margins.append(_margin(answer))
-        if_answered.append(score_answer(text, golds)[1])
+        outcomes.append((*score_answer(value, golds, unanswerable=task.unanswerable), float(bool(golds))))
+        margins.append(answer.null_score - answer.score)
+        if_answered.append(score_answer(text, golds, unanswerable=task.unanswerable))
     array = np.array(outcomes, dtype=np.float64)
     details = {}
     if task.unanswerable:
         details = _no_answer_details(array, np.array(margins), np.array(if_answered))
     return Predictions(values, array, details)
-
-
-def _margin(answer: Answer) -> float:
-    return answer.null_score - answer.score
 
 
 def _no_answer_details(
@@ -115,8 +115,10 @@ def _no_answer_details(
     # Raising the threshold past a margin answers that question instead of leaving it empty.
     order = np.argsort(margins, kind="stable")
     if_empty = (~answerable).astype(np.float64)
-    totals = if_empty.sum() + np.concatenate([[0.0], np.cumsum((if_answered - if_empty)[order])])
-    best = int(totals.argmax())
-    details["best_f1"] = float(totals[best] / len(outcomes))
-    details["best_f1_threshold"] = float(margins[order[best - 1]]) if best else float(margins.min() - 1)
+    for column, name in enumerate(("best_exact_match", "best_f1")):
+        gains = (if_answered[:, column] - if_empty)[order]
+        totals = if_empty.sum() + np.concatenate([[0.0], np.cumsum(gains)])
+        best = int(totals.argmax())
+        details[name] = float(totals[best] / len(outcomes))
+        details[f"{name}_threshold"] = float(margins[order[best - 1]] if best else margins.min() - 1)
     return details

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from datasets import Dataset
-from transformers import EvalPrediction, PreTrainedModel, PreTrainedTokenizerFast, Trainer, TrainingArguments
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+from transformers import EvalPrediction, PreTrainedModel, PreTrainedTokenizerFast
 
 from understudy.data.encode import Collator, encode
 from understudy.data.tasks import Task
@@ -49,7 +51,7 @@ def prepare_split(
 ) -> EvaluationSplit:
     """Encode a split for scoring, longest rows first: too little memory shows at once."""
     encoded = encode(rows, task.kind, tokenizer, max_length=max_length, stride=stride)
-    order = np.argsort(-np.asarray(encoded["length"]), kind="stable")
+    order = np.argsort(-np.asarray(encoded["length"][:]), kind="stable")
     return EvaluationSplit(task, rows, encoded.select(order))
 
 
@@ -70,17 +72,42 @@ def score_model(
     *,
     batch_size: int = 64,
 ) -> Score:
-    """Predict a split in float32 and score it, with intervals."""
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = TrainingArguments(
-            output_dir=folder,
-            per_device_eval_batch_size=batch_size,
-            remove_unused_columns=False,
-            report_to="none",
-            dataloader_pin_memory=torch.accelerator.is_available(),
-        )
-        trainer = Trainer(model, arguments, data_collator=Collator(tokenizer))
-        logits = trainer.predict(split.encoded).predictions
-    predictions = split.judge(logits)
+    """Predict a split and score it, with intervals."""
+    predictions = split.judge(predict_logits(model, tokenizer, split.encoded, batch_size=batch_size))
     metrics = {name: estimate(METRICS[name], predictions.outcomes) for name in split.task.metrics}
     return Score(metrics, predictions.details, predictions, len(split.rows))
+
+
+def predict_logits(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, encoded: Dataset, *, batch_size: int
+) -> Logits:
+    """Logits of every encoded row, in the model's own precision.
+
+    Not by Trainer: a process that has trained in bf16 keeps casting to it. Logits of tokens are
+    padded to the longest row.
+    """
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    device = device or torch.device("cpu")
+    model = model.to(device).eval()  # type: ignore[arg-type]  # transformers' decorator loses the type
+    collate = Collator(tokenizer)
+    parts: list[tuple[NDArray[np.float32], ...]] = []
+    with torch.inference_mode():
+        for start in tqdm(range(0, len(encoded), batch_size), desc="Scoring", leave=False):
+            rows = [encoded[index] for index in range(start, min(start + batch_size, len(encoded)))]
+            output = model(**{name: value.to(device) for name, value in collate(rows).items()})
+            names = ("start_logits", "end_logits") if "start_logits" in output else ("logits",)
+            parts.append(tuple(output[name].float().cpu().numpy() for name in names))
+    joined = tuple(_join(arrays) for arrays in zip(*parts, strict=True))
+    return joined[0] if len(joined) == 1 else joined
+
+
+def _join(arrays: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """Batches below each other, each filled up with zeros to the largest shape."""
+    shape = np.max([array.shape[1:] for array in arrays], axis=0)
+    result = np.zeros((sum(map(len, arrays)), *shape), dtype=np.float32)
+    start = 0
+    for array in arrays:
+        place = (slice(start, start + len(array)), *(slice(size) for size in array.shape[1:]))
+        result[place] = array
+        start += len(array)
+    return result

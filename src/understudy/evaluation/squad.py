@@ -27,7 +27,7 @@ def answer_exact(prediction: str, gold: str) -> float:
 
 
 def answer_f1(prediction: str, gold: str) -> float:
-    """F1 of the bags of words; where one has no words, 1 if neither has and else 0."""
+    """F1 of the bags of words, as version 2.0: where one has no words, 1 if neither has and else 0."""
     predicted_words = normalize_answer(prediction).split()
     gold_words = normalize_answer(gold).split()
     if not predicted_words or not gold_words:
@@ -39,11 +39,20 @@ def answer_f1(prediction: str, gold: str) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def score_answer(prediction: str, golds: Sequence[str]) -> tuple[float, float]:
-    """Exact match and F1 against the best of several gold answers; none means "no answer".
+def score_answer(prediction: str, golds: Sequence[str], *, unanswerable: bool) -> tuple[float, float]:
+    """Exact match and F1 against the best of several gold answers.
 
-    As in the 2.0 script, gold answers that normalise to nothing do not count.
+    Args:
+        unanswerable: as the 2.0 script: no gold answer means that none is right, and gold answers that
+            normalise to nothing do not count. The 1.1 script has neither rule, and gives answers
+            without a word an F1 of 0.
     """
+    if not unanswerable:
+        has_words = bool(normalize_answer(prediction))
+        return (
+            max((answer_exact(prediction, gold) for gold in golds), default=0.0),
+            max((answer_f1(prediction, gold) for gold in golds if has_words), default=0.0),
+        )
     usable = [gold for gold in golds if normalize_answer(gold)] or [""]
     return (
         max(answer_exact(prediction, gold) for gold in usable),

@@ -10,9 +10,13 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
+from understudy.data.encode import PAD_TO_MULTIPLE_OF
 from understudy.data.labels import check_labels, named_labels
 from understudy.data.tasks import Task
 from understudy.errors import ModelError
+
+# Families that count positions from the padding id on, so that the first ones are never used.
+_POSITIONS_AFTER_PADDING = ("camembert", "mpnet", "roberta", "xlm-roberta", "xlm-roberta-xl")
 
 
 def load_config(model: str) -> Any:
@@ -27,11 +31,13 @@ def load_config(model: str) -> Any:
         ) from error
 
 
-def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
-    """The fast tokenizer of a model folder or hub name."""
+def load_tokenizer(model: str, task: Task | None = None) -> PreTrainedTokenizerFast:
+    """The fast tokenizer of a model folder or hub name, fit for the task where one is given."""
     _check_exists(model)
     try:
         tokenizer = AutoTokenizer.from_pretrained(model)
+        if task is not None and task.kind == "token-classification" and _glues_words(tokenizer):
+            tokenizer = AutoTokenizer.from_pretrained(model, add_prefix_space=True)
     except (OSError, ValueError) as error:
         raise ModelError(
             f"{model!r} has no tokenizer that can be loaded: {error}\nSave it beside the model with "
@@ -47,6 +53,12 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
     return tokenizer
 
 
+def _glues_words(tokenizer: Any) -> bool:
+    """Whether words given one by one lose the space before them, as RoBERTa's do by default."""
+    pre_tokenizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "pre_tokenizer", None)
+    return getattr(pre_tokenizer, "add_prefix_space", True) is False
+
+
 def _check_exists(model: str) -> None:
     path = Path(model).expanduser()
     if model.startswith((".", "/", "~")) and not path.is_dir():
@@ -54,10 +66,12 @@ def _check_exists(model: str) -> None:
 
 
 def check_max_length(config: Any, tokenizer: PreTrainedTokenizerFast, max_length: int) -> None:
-    """Refuse a length the position embeddings cannot hold."""
-    limit = min(
-        tokenizer.model_max_length, getattr(config, "max_position_embeddings", max_length) or max_length
-    )
+    """Refuse a length the position embeddings cannot hold once a batch is padded."""
+    positions = getattr(config, "max_position_embeddings", None) or max_length
+    if config.model_type in _POSITIONS_AFTER_PADDING:
+        positions -= config.pad_token_id + 1
+    limit = min(tokenizer.model_max_length, positions)
+    limit -= limit % PAD_TO_MULTIPLE_OF
     if max_length > limit:
         raise ModelError(
             f"data.max_length is {max_length}, and the model reads at most {limit} tokens. Use "
@@ -98,6 +112,11 @@ def load_model(
     """
     config = load_config(model)
     if has_head_for(config, task):
+        if task.kind == "regression" and config.num_labels != 1:
+            raise ModelError(
+                f"{model} has a head of {config.num_labels} labels, and regression needs one output. Use a "
+                "model fine-tuned on scores, or an encoder without a head."
+            )
         if labels is not None:
             labels = check_labels(model, named_labels(config.id2label), config.num_labels, labels)
     elif fine_tuned:
@@ -121,6 +140,6 @@ def load_model(
         loaded: PreTrainedModel = auto_class.from_pretrained(
             model, config=config, dtype=torch.float32, **options
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise ModelError(f"{model!r} cannot be loaded with a {task.kind} head: {error}") from error
     return loaded

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.data.load import TaskData, dev_splits, load_data
-from understudy.errors import RecipeError
+from understudy.errors import OutputError, RecipeError
 from understudy.evaluation.bootstrap import estimate_difference
 from understudy.evaluation.metrics import METRICS
 from understudy.evaluation.score import Score, prepare_split, score_model
@@ -23,6 +23,7 @@ from understudy.recipe.load import apply_settings, load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.stages.result import (
     RECIPE,
+    RESULT,
     StageResult,
     announce,
     data_content,
@@ -57,6 +58,9 @@ def evaluate(
         >>> understudy.evaluate("student", against="teacher").content["difference"]  # doctest: +SKIP
         {'dev': {'f1': {'value': -0.012, 'low': -0.031, 'high': 0.006}}}
     """
+    folder = Path(output_dir) if output_dir is not None else None
+    if folder is not None and (folder / RESULT).exists():
+        raise OutputError(f"{folder} holds a result already. Use another --output-dir.")
     run = evaluation_recipe(model, task=task, data=data, recipe=recipe, settings=settings)
     splits = (split,) if split else dev_splits(run.task_row, run.data)
     loaded = load_data(
@@ -90,8 +94,8 @@ def evaluate(
             }
             for name in splits
         }
-        content["agreement"] = {name: _agreement(scores[name], other[name]) for name in splits}
-    folder = Path(output_dir) if output_dir is not None else None
+        if run.task_row.kind != "regression":
+            content["agreement"] = {name: _agreement(scores[name], other[name]) for name in splits}
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         write_result(folder, content)
@@ -133,7 +137,7 @@ def evaluation_recipe(
 
 
 def _score(model: str, run: Recipe, data: TaskData, batch_size: int) -> dict[str, Score]:
-    tokenizer = load_tokenizer(model)
+    tokenizer = load_tokenizer(model, run.task_row)
     check_max_length(load_config(model), tokenizer, run.max_length)
     loaded = load_model(model, run.task_row, data.labels, fine_tuned=True)
     return {

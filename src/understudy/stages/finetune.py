@@ -9,12 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PrinterCallback, ProgressCallback, set_seed
+from datasets import Dataset
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    PrinterCallback,
+    ProgressCallback,
+    TrainingArguments,
+    set_seed,
+)
+from transformers.trainer_utils import TrainOutput
 
 from understudy.data.encode import Collator, encode
 from understudy.data.load import dev_splits, load_data
 from understudy.errors import RecipeError
-from understudy.evaluation.score import prepare_split, score_model
+from understudy.evaluation.score import EvaluationSplit, prepare_split, score_model
 from understudy.models.pretrained import (
     check_max_length,
     load_config,
@@ -26,8 +35,7 @@ from understudy.recipe.load import apply_settings, load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.shelf import shipped_recipes
 from understudy.stages.result import (
-    RECIPE,
-    RESULT,
+    TRAINING_FOLDER,
     StageResult,
     announce,
     check_output,
@@ -35,8 +43,8 @@ from understudy.stages.result import (
     hash_model,
     resolve_paths,
     score_content,
+    start_output,
     versions,
-    write_atomically,
     write_result,
 )
 from understudy.training.arguments import build_arguments
@@ -45,9 +53,6 @@ from understudy.training.progress import FiguresOnTheBar
 from understudy.training.trainer import OrderedTrainer
 
 logger = logging.getLogger(__name__)
-
-# Checkpoints and tracker logs, beside the model.
-TRAINING_FOLDER = "training"
 
 
 def finetune(
@@ -114,78 +119,60 @@ def build_recipe(
 
 
 def finetune_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = False) -> StageResult:
-    """Fine-tune as a recipe says; see `finetune`."""
+    """Fine-tune as a recipe says; see `finetune`.
+
+    In a distributed run every process returns, and the first one's result alone has content.
+    """
     if recipe.model is None:
         raise RecipeError("model must be given: a folder or a hub name, e.g. bert-base-uncased.")
-    recipe = resolve_paths(recipe)
-    model_name = str(recipe.model)
-    task = recipe.task_row
-    training_dir = output_dir / TRAINING_FOLDER
+    recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
+    check_output(output_dir, recipe, overwrite=overwrite)
+    task, model_name, training_dir = recipe.task_row, str(recipe.model), output_dir / TRAINING_FOLDER
     block = dict(recipe.training)
     if block.get("load_best_model_at_end"):
-        block.setdefault("metric_for_best_model", task.headline)
-        block.setdefault("greater_is_better", True)
-    check_output(output_dir, recipe, overwrite=overwrite)
+        block = {"metric_for_best_model": task.headline, "greater_is_better": True, **block}
     arguments = build_arguments(block, training_dir)
     torch.set_flush_denormal(True)
     set_seed(arguments.seed)
 
     config = load_config(model_name)
-    tokenizer = load_tokenizer(model_name)
+    tokenizer = load_tokenizer(model_name, task)
     check_max_length(config, tokenizer, recipe.max_length)
+    lengths: dict[str, Any] = {"max_length": recipe.max_length, "stride": recipe.data.stride}
     splits = dev_splits(task, recipe.data)
     with arguments.main_process_first(desc="reading the data"):
         data = load_data(task, recipe.data, ("train", *splits), labels=model_labels(config, task))
-        announce(data)
-        train = encode(
-            data.splits["train"],
-            task.kind,
-            tokenizer,
-            max_length=recipe.max_length,
-            stride=recipe.data.stride,
-        )
-        dev = {
-            split: prepare_split(
-                task, data.splits[split], tokenizer, max_length=recipe.max_length, stride=recipe.data.stride
-            )
-            for split in splits
-        }
-    on_cpu = arguments.device.type == "cpu"
+        if arguments.should_save:
+            announce(data)
+        train = encode(data.splits["train"], task.kind, tokenizer, **lengths)
+        dev = {split: prepare_split(task, data.splits[split], tokenizer, **lengths) for split in splits}
     model = load_model(
         model_name,
         task,
         data.labels,
         fine_tuned=False,
         dropout=recipe.dropout,
-        attention=recipe.attention or ("eager" if on_cpu else None),
+        attention=recipe.attention or ("eager" if arguments.device.type == "cpu" else None),
     )
-
-    if arguments.should_save:
-        output_dir.mkdir(parents=True, exist_ok=True)
-        if overwrite:
-            (output_dir / RESULT).unlink(missing_ok=True)
-            shutil.rmtree(training_dir, ignore_errors=True)
-        write_atomically(output_dir / RECIPE, recipe.to_yaml())
-    choosing = dev[splits[0]]
-    trainer = OrderedTrainer(
-        model,
-        arguments,
-        data_collator=Collator(tokenizer),
-        train_dataset=train,
-        eval_dataset=choosing.encoded,
-        processing_class=tokenizer,
-        compute_metrics=choosing.metrics,
-    )
-    trainer.remove_callback(PrinterCallback)
-    if not arguments.disable_tqdm:
-        trainer.remove_callback(ProgressCallback)
-        trainer.add_callback(FiguresOnTheBar())
+    hashes = {"model": hash_model(model_name), **data.hashes}
+    with arguments.main_process_first(desc="preparing the output folder"):
+        if arguments.should_save:
+            start_output(output_dir, recipe, hashes, overwrite=overwrite)
     checkpoint = last_complete_checkpoint(training_dir)
-    if checkpoint is not None:
-        logger.warning("Continuing from %s", checkpoint)
-    outcome = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    outcome = _train(model, tokenizer, arguments, train, dev[splits[0]], checkpoint)
+    if not arguments.should_save:
+        return StageResult(output_dir, {})
 
-    scores = {split: score_model(model, tokenizer, dev[split]) for split in splits}
+    # The saved model keeps the dropout it came with, for whoever trains it further.
+    for name, value in config.to_dict().items():
+        if "dropout" in name:
+            setattr(model.config, name, value)
+    model.save_pretrained(output_dir)
+    tokenizer.backend_tokenizer.no_truncation()  # our max_length is no property of the tokenizer
+    tokenizer.save_pretrained(output_dir)
+    # What is scored is what was saved, in float32.
+    saved = load_model(str(output_dir), task, data.labels, fine_tuned=True)
+    scores = {split: score_model(saved, tokenizer, dev[split]) for split in splits}
     content = {
         "stage": "finetune",
         "task": task.name,
@@ -193,20 +180,41 @@ def finetune_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = 
         **score_content(scores),
         **data_content(data),
         "steps": outcome.global_step,
+        # Since the last start, where the run was interrupted.
         "seconds": {"training": round(outcome.metrics["train_runtime"], 1)},
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "parameters": saved.num_parameters(),
         "seed": arguments.seed,
-        "hashes": {"model": hash_model(model_name), **data.hashes},
+        "hashes": hashes,
         "versions": versions(),
     }
-    if arguments.should_save:
-        # The saved model keeps the dropout it came with, for whoever trains it further.
-        for name, value in config.to_dict().items():
-            if "dropout" in name:
-                setattr(model.config, name, value)
-        model.save_pretrained(output_dir)
-        tokenizer.save_pretrained(output_dir)
-        for path in training_dir.glob("checkpoint-*"):
-            shutil.rmtree(path)
-        write_result(output_dir, content)
+    write_result(output_dir, content)
+    for path in training_dir.glob("checkpoint-*"):
+        shutil.rmtree(path)
     return StageResult(output_dir, content)
+
+
+def _train(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    arguments: TrainingArguments,
+    train: Dataset,
+    dev: EvaluationSplit,
+    checkpoint: Path | None,
+) -> TrainOutput:
+    """Train to the end, from a checkpoint where there is one."""
+    trainer = OrderedTrainer(
+        model,
+        arguments,
+        data_collator=Collator(tokenizer),
+        train_dataset=train,
+        eval_dataset=dev.encoded,
+        processing_class=tokenizer,
+        compute_metrics=dev.metrics,
+    )
+    trainer.remove_callback(PrinterCallback)
+    if not arguments.disable_tqdm:
+        trainer.remove_callback(ProgressCallback)
+        trainer.add_callback(FiguresOnTheBar())
+    if checkpoint is not None:
+        logger.warning("Continuing from %s", checkpoint)
+    return trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)

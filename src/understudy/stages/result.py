@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import platform
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -22,7 +23,9 @@ from understudy.recipe.recipe import Recipe
 logger = logging.getLogger(__name__)
 
 RESULT = "result.json"
+TRAINING_FOLDER = "training"  # checkpoints and tracker logs, beside the model
 RECIPE = "recipe.yaml"
+INPUTS = "inputs.json"
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,23 @@ def check_output(output_dir: Path, recipe: Recipe, *, overwrite: bool) -> None:
         raise OutputError(
             f"{output_dir} is not empty and not a run of ours. Use another --output-dir, or --overwrite."
         )
+
+
+def start_output(output_dir: Path, recipe: Recipe, hashes: Mapping[str, str], *, overwrite: bool) -> None:
+    """Make the folder and write down what the run is made of; a run on other inputs is not continued."""
+    inputs = json.dumps(hashes, indent=2) + "\n"
+    saved = output_dir / INPUTS
+    if saved.exists() and not overwrite and saved.read_text("utf-8") != inputs:
+        raise OutputError(
+            f"{output_dir} holds an unfinished run on other data or another model than there are now (see "
+            f"{saved}). Use --overwrite to start anew, or another --output-dir."
+        )
+    if overwrite:
+        (output_dir / RESULT).unlink(missing_ok=True)
+        shutil.rmtree(output_dir / TRAINING_FOLDER, ignore_errors=True)
+    output_dir.mkdir(parents=True, exist_ok=True)
+    write_atomically(output_dir / RECIPE, recipe.to_yaml())
+    write_atomically(saved, inputs)
 
 
 def write_atomically(path: Path, text: str) -> None:

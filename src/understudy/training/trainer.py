@@ -27,7 +27,7 @@ class OrderedTrainer(Trainer):
         batch_size = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
         assert isinstance(dataset, Dataset)  # what `encode` makes; Trainer's own type is wider
-        return LengthGroupedSampler(dataset["length"], batch_size, seed)
+        return LengthGroupedSampler(dataset["length"][:], batch_size, seed)
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Sampler[int] | None:
         return SequentialSampler(eval_dataset)

@@ -31,7 +31,7 @@ def test_another_order_is_an_error_that_shows_both_and_the_way_out() -> None:
     message = str(error.value)
     assert "roberta-mnli" in message
     assert " 0  CONTRADICTION            entailment" in message
-    assert "--set 'data.labels=[contradiction,neutral,entailment]'" in message
+    assert """--set 'data.labels=["contradiction", "neutral", "entailment"]'""" in message
 
 
 @pytest.mark.parametrize(("model_labels", "number"), [(["a", "b", "c"], 3), (None, 3), (["a", "x"], 2)])

@@ -3,6 +3,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
 from understudy.data.load import cache_folder, dev_splits, load_data
@@ -52,7 +55,6 @@ def test_own_labels_are_found_and_sorted(tmp_path: Path) -> None:
         ["train"],
     )
     assert data.labels == ("2", "10")
-    assert not data.labels_declared
 
 
 def test_a_models_order_goes_before_the_alphabet(tmp_path: Path) -> None:
@@ -60,6 +62,45 @@ def test_a_models_order_goes_before_the_alphabet(tmp_path: Path) -> None:
     settings = DataSettings(dev=path)
     data = load_data(get_task("classification"), settings, ["dev"], labels=["pos", "neg"])
     assert data.splits["dev"]["label"][:] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ("pos neg", ("NEG", "POS")),  # the same names
+        ("pos pos", ("NEG", "POS")),  # some of them
+        ("0 1", ("NEG", "POS")),  # as many numbers
+        ("1 2", ("1", "2")),  # other numbers: not its ids
+        ("order refund", ("order", "refund")),  # other names: the model is refused later, with both shown
+    ],
+)
+def test_a_models_labels_are_taken_where_the_rows_mean_them(
+    values: str, expected: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = write(tmp_path / "a.csv", "text,label\n" + "".join(f"x,{value}\n" for value in values.split()))
+    data = load_data(get_task("classification"), DataSettings(dev=path), ["dev"], labels=["NEG", "POS"])
+    assert data.labels == expected
+
+
+def test_numbers_keep_their_meaning_in_another_order_of_labels(tmp_path: Path) -> None:
+    write(tmp_path / "train.tsv", "sentence\tlabel\ngood\t1\nbad\t0\n")
+    settings = DataSettings(source=str(tmp_path), labels=["positive", "negative"])
+    rows = load_data(get_task("sst2"), settings, ["train"]).splits["train"]
+    assert [rows.features["label"].int2str(label) for label in rows["label"]] == ["positive", "negative"]
+
+
+def test_an_unrelated_parquet_file_does_not_hide_the_layout(tmp_path: Path) -> None:
+    write(tmp_path / "SST-2" / "dev.tsv", "sentence\tlabel\na\t1\n")
+    write(tmp_path / "x" / "a.parquet", "")
+    assert len(load_data(get_task("sst2"), DataSettings(source=str(tmp_path)), ["dev"]).splits["dev"]) == 1
+
+
+def test_empty_labels_are_no_label(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a", "b", "c"], "label": [1.0, None, 0.0]}), tmp_path / "t.parquet")
+    settings = DataSettings(train=str(tmp_path / "t.parquet"), bad_rows="drop")
+    data = load_data(get_task("classification"), settings, ["train"])
+    assert data.labels == ("0", "1")
+    assert data.splits["train"]["label"][:] == [1, 0]
 
 
 def test_labels_of_the_recipe_order_those_of_the_table(tmp_path: Path) -> None:
@@ -132,6 +173,8 @@ def test_a_copy_of_a_hub_dataset(tmp_path: Path) -> None:
     values = {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": [0, 1]}
     Dataset.from_dict(values, features=features).to_parquet(tmp_path / "validation.parquet")
     data = load_data(get_task("rte"), DataSettings(source=str(tmp_path)), ["dev"])
+    by_split = DataSettings(source=str(tmp_path), splits={"test": "validation"})
+    assert len(load_data(get_task("rte"), by_split, ["test"]).splits["test"]) == 2
     # RTE's ids on the hub differ from the table's: names decide.
     assert data.splits["dev"].to_list() == [
         {"row": 0, "text": "a", "text_pair": "c", "label": 1},

@@ -43,6 +43,24 @@ def test_labels_by_name_or_number() -> None:
     assert label_ids(["negative", "positive"]) == {"negative": 0, "positive": 1, "0": 0, "1": 1}
 
 
+def test_another_order_changes_ids_and_not_what_a_number_means() -> None:
+    ids = label_ids(["positive", "negative"], numbering=["negative", "positive"])
+    assert (ids["positive"], ids["1"]) == (0, 0)
+    assert (ids["negative"], ids["0"]) == (1, 1)
+
+
+def test_other_capitals_are_understood_where_they_are_clear() -> None:
+    columns = {"text": "s", "label": "y"}
+    row = check_row(
+        "classification", RawRow("", {"s": "x", "y": "NEGATIVE"}), columns, label_ids(["Negative", "b"])
+    )
+    assert row == {"text": "x", "label": 0}
+    assert isinstance(
+        check_row("classification", RawRow("", {"s": "x", "y": "aa"}), columns, label_ids(["Aa", "aA"])),
+        Problem,
+    )
+
+
 def test_labels_that_are_numbers_are_names_only() -> None:
     # A file with labels 1 and 2: "1" is its name and not the second label's number.
     assert label_ids(["1", "2"]) == {"1": 0, "2": 1}

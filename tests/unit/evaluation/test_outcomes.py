@@ -9,8 +9,25 @@ from understudy.evaluation.metrics import METRICS
 from understudy.evaluation.outcomes import judge
 
 
+def labelled(rows: list[int], labels: list[int], names: list[str]) -> Dataset:
+    features = Features({"row": Value("int64"), "label": ClassLabel(names=names)})
+    return Dataset.from_dict({"row": rows, "label": labels}, features=features)
+
+
+def test_f1_is_that_of_the_published_label_1_in_any_order_of_labels() -> None:
+    encoded = Dataset.from_dict({"row": [0, 1, 2]})
+    logits = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])  # second label, second, first
+    straight = labelled([0, 1, 2], [1, 0, 0], ["not_equivalent", "equivalent"])
+    turned = labelled([0, 1, 2], [0, 1, 1], ["equivalent", "not_equivalent"])
+    figures = [
+        METRICS["f1"](judge(get_task("mrpc"), rows, encoded, side).outcomes)
+        for rows, side in ((straight, logits), (turned, logits[:, ::-1]))
+    ]
+    assert figures[0] == figures[1] == pytest.approx(2 / 3)
+
+
 def test_labels_come_back_in_the_order_of_the_rows() -> None:
-    rows = Dataset.from_dict({"row": [3, 5, 9], "label": [0, 1, 1]})
+    rows = labelled([3, 5, 9], [0, 1, 1], ["negative", "positive"])
     encoded = Dataset.from_dict({"row": [9, 3, 5]})  # sorted by length, say
     logits = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
     predictions = judge(get_task("sst2"), rows, encoded, logits)

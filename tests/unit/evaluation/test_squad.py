@@ -59,17 +59,23 @@ def test_an_answer_of_articles_alone_is_empty() -> None:
 
 def test_the_best_of_several_gold_answers_counts() -> None:
     # against "Paris, France" 1 of 2 words: F1 2/3; against "Paris" exact.
-    assert score_answer("paris", ["Paris, France", "Paris"]) == (1.0, 1.0)
-    exact, f1 = score_answer("paris", ["Paris, France", "Lyon"])
-    assert (exact, f1) == (0.0, pytest.approx(2 / 3))
+    for version_2 in (False, True):
+        assert score_answer("paris", ["Paris, France", "Paris"], unanswerable=version_2) == (1.0, 1.0)
+        exact, f1 = score_answer("paris", ["Paris, France", "Lyon"], unanswerable=version_2)
+        assert (exact, f1) == (0.0, pytest.approx(2 / 3))
 
 
 def test_a_question_without_gold_answers_wants_none() -> None:
-    assert score_answer("", []) == (1.0, 1.0)
-    assert score_answer("Paris", []) == (0.0, 0.0)
+    assert score_answer("", [], unanswerable=True) == (1.0, 1.0)
+    assert score_answer("Paris", [], unanswerable=True) == (0.0, 0.0)
 
 
-def test_gold_answers_of_articles_alone_do_not_count() -> None:
-    # As the 2.0 script: "the" normalises to nothing and is left out, "Hague" remains.
-    assert score_answer("", ["the", "The Hague"]) == (0.0, 0.0)
-    assert score_answer("Hague", ["the", "The Hague"]) == (1.0, 1.0)
+def test_version_2_leaves_gold_answers_of_articles_alone_out() -> None:
+    # "the" normalises to nothing and is left out, "Hague" remains.
+    assert score_answer("", ["the", "The Hague"], unanswerable=True) == (0.0, 0.0)
+    assert score_answer("Hague", ["the", "The Hague"], unanswerable=True) == (1.0, 1.0)
+
+
+def test_version_1_counts_them_and_gives_answers_without_a_word_no_f1() -> None:
+    # Its script compares normalised texts for exact match, and words in common for F1: there are none.
+    assert score_answer("A", ["A", "the letter A"], unanswerable=False) == (1.0, 0.0)

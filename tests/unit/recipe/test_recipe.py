@@ -44,6 +44,10 @@ def test_settings_reach_every_level() -> None:
     assert recipe.training["num_train_epochs"] == 4
 
 
+def test_labels_that_are_numbers_become_names() -> None:
+    assert load_recipe("finetune-mrpc", ["data.labels=[0, 1]"]).data.labels == ["0", "1"]
+
+
 def test_null_takes_a_key_away() -> None:
     assert (
         "load_best_model_at_end"

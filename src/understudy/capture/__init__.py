@@ -1,0 +1,1 @@
+"""What a forward pass leaves for the objectives to compare."""

@@ -1,0 +1,32 @@
+"""The shapes that capture hands to the objectives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+# B batch, L tokens, W whole width of all heads
+
+
+@dataclass(frozen=True)
+class QueryKey:
+    """Queries and keys of one layer, heads side by side, as the model multiplies them.
+
+    Scores of head n are `query @ keyᵀ · scaling` over its slice of the width. Whole queries and keys
+    are kept, and not the L×L scores, so that memory is linear in the length and a layer can be read
+    as another number of heads.
+
+    Attributes:
+        num_heads: the model's own.
+        scaling: the model's own factor, most often 1/√(head size).
+    """
+
+    query_BLW: Tensor
+    key_BLW: Tensor
+    num_heads: int
+    scaling: float
+
+    @property
+    def width(self) -> int:
+        return self.query_BLW.shape[-1]
