@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -188,3 +189,35 @@ def test_going_on_from_a_fine_tuned_model_compares_the_labels(encoder: Path, tmp
             output_dir=tmp_path / "t",
             settings=settings_for(write_classification(tmp_path)) | {"data.labels": ["neg", "pos"]},
         )
+
+
+def test_two_processes_train_together_and_speak_once(encoder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    words = ["good", "bad", "great", "awful", "film", "cat", "dog"]
+    rows = [(" ".join(words[: 1 + index % 7]), index % 3) for index in range(61)]
+    file.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    arguments = [
+        "finetune",
+        str(encoder),
+        "--task",
+        "classification",
+        "--output-dir",
+        str(tmp_path / "t"),
+        "--json",
+    ]
+    settings = settings_for(file) | {"training.per_device_eval_batch_size": 4, "training.report_to": "none"}
+    arguments += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    finished = subprocess.run(
+        [*launcher, "-m", "understudy", *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    result = json.loads(finished.stdout)  # one object, from one process
+    assert result["steps"] == 3 * 16  # 61 rows, 2 × 2 a step
+    # What the two scored together while training is what one scores of the saved model.
+    shown = re.findall(r"dev accuracy=([0-9.]+)", finished.stderr)[-1]
+    assert float(shown) == pytest.approx(result["scores"]["dev"]["accuracy"]["value"], abs=1e-3)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-# B batch, L tokens, W whole width of all heads
+# B batch, L tokens, W whole width of all heads, H hidden size
 
 
 @dataclass(frozen=True)
@@ -30,3 +30,20 @@ class QueryKey:
     @property
     def width(self) -> int:
         return self.query_BLW.shape[-1]
+
+
+@dataclass(frozen=True)
+class Representations:
+    """What one forward pass shows of a model.
+
+    Attributes:
+        embeddings_BLH: the embedding layer's output.
+        hidden: hidden states (B, L, H) of the chosen layers, in their order.
+        query_key: queries and keys of the same layers.
+        logits: by name: `logits`, or `start_logits` and `end_logits`; empty for a model without a head.
+    """
+
+    embeddings_BLH: Tensor
+    hidden: tuple[Tensor, ...]
+    query_key: tuple[QueryKey, ...]
+    logits: dict[str, Tensor]

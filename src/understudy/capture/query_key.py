@@ -1,0 +1,201 @@
+"""How queries and keys are read from each model family, without changing what the model computes.
+
+Most families call transformers' attention interface: one function registered there passes queries
+and keys of the wanted layers on and then attends as before. Others are read by hooks on their
+projections. Either way the model stays free to run any fused attention.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from understudy.capture.representations import QueryKey, Representations
+from understudy.errors import ModelError
+
+# B batch, N heads, L tokens, D head size, W whole width of all heads
+
+PREFIX = "understudy_"
+
+
+@dataclass
+class Recorder:
+    """Queries and keys of one forward pass, by layer counted from 1."""
+
+    wanted: frozenset[int]
+    found: dict[int, QueryKey] = field(default_factory=dict)
+    queries: dict[int, Tensor] = field(default_factory=dict)
+    num_layers: int = 0
+
+
+_RECORDER: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+
+
+@contextmanager
+def recording(layers: Sequence[int]) -> Iterator[Recorder]:
+    """While it lasts, a prepared model's forward pass leaves the chosen layers in the recorder."""
+    recorder = Recorder(frozenset(layers))
+    token = _RECORDER.set(recorder)
+    try:
+        yield recorder
+    finally:
+        _RECORDER.reset(token)
+
+
+def capture(model: nn.Module, inputs: Mapping[str, Tensor], layers: Sequence[int]) -> Representations:
+    """One forward pass of a prepared model, or of its distributed wrapper, with what it shows.
+
+    Args:
+        inputs: what the model is called with; labels have no place among them.
+        layers: counted from 1; their order is kept.
+    """
+    with recording(layers) as recorder:
+        output = model(**inputs, output_hidden_states=True, return_dict=True)
+    missing = sorted(set(layers) - set(recorder.found))
+    if missing:
+        name = type(getattr(model, "module", model)).__name__
+        raise ModelError(
+            f"{name} passed {recorder.num_layers} layers, and layers {missing} were wanted. Was it "
+            "prepared with prepare_capture, and does it have that many layers?"
+        )
+    hidden = output.hidden_states
+    names = ("logits", "start_logits", "end_logits")
+    return Representations(
+        embeddings_BLH=hidden[0],
+        hidden=tuple(hidden[layer] for layer in layers),
+        query_key=tuple(recorder.found[layer] for layer in layers),
+        logits={name: output[name] for name in names if name in output},
+    )
+
+
+def prepare_capture(model: PreTrainedModel) -> None:
+    """Make a model's queries and keys readable. Its outputs stay as they are.
+
+    Raises:
+        ModelError: for a family that neither way fits, saying what would be needed.
+    """
+    family = model.config.model_type
+    if family in _PROJECTIONS:
+        _hook_projections(model, *_PROJECTIONS[family])
+        return
+    base = model.config._attn_implementation
+    if not base.startswith(PREFIX) and model._can_set_attn_implementation():
+        _register(base)
+        model.set_attn_implementation(PREFIX + base)
+    if not _attends(model):
+        raise ModelError(
+            f"queries and keys of {type(model).__name__} ({family}) cannot be read: it does not call "
+            "transformers' attention interface, and its projections are not known (known: "
+            f"{', '.join(_PROJECTIONS)}). Name them in understudy/capture/query_key.py."
+        )
+
+
+def _attends(model: PreTrainedModel) -> bool:
+    """Whether our function is called at all: two tokens through the encoder tell."""
+    tokens = torch.full((1, 2), model.config.vocab_size - 1, device=model.device)
+    training = model.training
+    with recording([]) as recorder, torch.no_grad():
+        model.train(False).base_model(input_ids=tokens, attention_mask=torch.ones_like(tokens))
+    model.train(training)
+    return recorder.num_layers > 0
+
+
+def _register(base: str) -> None:
+    """Register our function over `base`, and the mask function with it.
+
+    Without the mask function under the same name the padding mask would be dropped in silence.
+    """
+    name = PREFIX + base
+
+    def attend(
+        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *arguments: Any, **options: Any
+    ) -> Any:
+        recorder = _RECORDER.get()
+        if recorder is not None:
+            recorder.num_layers += 1
+            if recorder.num_layers in recorder.wanted:
+                scaling = options.get("scaling") or query.shape[-1] ** -0.5
+                recorder.found[recorder.num_layers] = QueryKey(
+                    _side_by_side(query), _side_by_side(key), query.shape[1], scaling
+                )
+        return _original(base, module)(module, query, key, value, *arguments, **options)
+
+    ALL_ATTENTION_FUNCTIONS.register(name, attend)
+    ALL_MASK_ATTENTION_FUNCTIONS.register(name, ALL_MASK_ATTENTION_FUNCTIONS[base])
+
+
+def _original(base: str, module: nn.Module) -> Callable[..., Any]:
+    if base == "eager":  # each family has its own
+        eager: Callable[..., Any] = sys.modules[type(module).__module__].eager_attention_forward
+        return eager
+    function: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS[base]
+    return function
+
+
+def _side_by_side(heads_BNLD: Tensor) -> Tensor:
+    return heads_BNLD.transpose(1, 2).flatten(2)
+
+
+def _mpnet_scaling(module: Any) -> float:
+    return float(module.attention_head_size**-0.5)
+
+
+def _deberta_scaling(module: Any) -> float:
+    # Content scores share their scale with the position terms beside them.
+    terms = 1 + sum(name in module.pos_att_type for name in ("c2p", "p2c"))
+    return float((module.attention_head_size * terms) ** -0.5)
+
+
+# Families outside the attention interface: query projection, key projection, scaling.
+_PROJECTIONS: Mapping[str, tuple[str, str, Callable[[Any], float]]] = {
+    "mpnet": ("q", "k", _mpnet_scaling),
+    "deberta-v2": ("query_proj", "key_proj", _deberta_scaling),
+}
+
+
+def _hook_projections(
+    model: PreTrainedModel, query_name: str, key_name: str, scaling: Callable[[Any], float]
+) -> None:
+    """Hooks on the projections of every layer; layers are counted as they stand in the model."""
+    modules = [
+        module for module in model.modules() if hasattr(module, query_name) and hasattr(module, key_name)
+    ]
+    for layer, module in enumerate(modules, start=1):
+        query, key = getattr(module, query_name), getattr(module, key_name)
+        if not query._forward_hooks:  # prepared before
+            query.register_forward_hook(_keep_query(layer))
+            key.register_forward_hook(_keep_pair(layer, module, scaling))
+
+
+def _keep_query(layer: int) -> Callable[..., None]:
+    def hook(_module: nn.Module, _inputs: Any, query_BLW: Tensor) -> None:
+        recorder = _RECORDER.get()
+        # DeBERTa projects its position embeddings through the same module later: the first call counts.
+        if recorder is not None and layer in recorder.wanted:
+            recorder.queries.setdefault(layer, query_BLW)
+
+    return hook
+
+
+def _keep_pair(layer: int, module: Any, scaling: Callable[[Any], float]) -> Callable[..., None]:
+    def hook(_module: nn.Module, _inputs: Any, key_BLW: Tensor) -> None:
+        recorder = _RECORDER.get()
+        if recorder is None:
+            return
+        recorder.num_layers = max(recorder.num_layers, layer)
+        if layer in recorder.wanted and layer not in recorder.found:
+            recorder.found[layer] = QueryKey(
+                recorder.queries[layer], key_BLW, module.num_attention_heads, scaling(module)
+            )
+
+    return hook
