@@ -21,4 +21,4 @@ check:  ## format, lint, types, import contracts
 	$(BIN)/lint-imports
 
 test:  ## all tests; those marked `real` skip where the assets are absent
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from understudy.data.encode import encode
-from understudy.data.load import dev_splits, load_data
+from understudy.data.load import load_data
 from understudy.data.settings import DataSettings
+from understudy.data.sources import dev_splits
 from understudy.data.tasks import get_task
 from understudy.errors import DataError
 from understudy.evaluation.outcomes import judge

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from understudy.data.load import TaskData, dev_splits, load_data
+from understudy.data.load import TaskData, load_data
+from understudy.data.sources import dev_splits
 from understudy.errors import OutputError, RecipeError
 from understudy.evaluation.bootstrap import estimate_difference
 from understudy.evaluation.metrics import METRICS

@@ -21,7 +21,8 @@ from transformers import (
 from transformers.trainer_utils import TrainOutput
 
 from understudy.data.encode import Collator, encode
-from understudy.data.load import dev_splits, load_data
+from understudy.data.load import load_data
+from understudy.data.sources import dev_splits
 from understudy.errors import RecipeError
 from understudy.evaluation.score import EvaluationSplit, prepare_split, score_model
 from understudy.models.pretrained import (

@@ -8,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
-from understudy.data.load import cache_folder, dev_splits, load_data
+from understudy.data.load import cache_folder, load_data
 from understudy.data.settings import DataSettings
+from understudy.data.sources import dev_splits
 from understudy.data.tasks import get_task
 
 

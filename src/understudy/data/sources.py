@@ -1,0 +1,217 @@
+"""Where rows come from: a user's files, a folder in a task's published layout, or the hub."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+from datasets import ClassLabel, List
+
+from understudy.data.columns import guess_columns
+from understudy.data.readers import RawRow, read_file
+from understudy.data.rows import RowReport, refuse_if_bad
+from understudy.data.settings import DataSettings
+from understudy.data.tasks import KINDS, Hub, Task
+from understudy.errors import DataError, RecipeError
+
+SPLITS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Something rows can be read from, with what is known before the first row is judged.
+
+    Attributes:
+        name: what a message calls it: the path, or the hub name.
+        key: a hash of its content.
+        rows: reads it from the start, each time it is called.
+        columns: our field to its column.
+        labels: label names in the order of their ids, where the source declares them.
+        guessed: whether the columns were guessed from their names.
+    """
+
+    name: str
+    key: str
+    rows: Callable[[], Iterator[RawRow]]
+    columns: Mapping[str, str | int]
+    labels: tuple[str, ...] | None
+    guessed: bool = False
+
+
+def dev_splits(task: Task, settings: DataSettings) -> tuple[str, ...]:
+    """The development sets to score: a task's own (MNLI has two), or the one file a user gave."""
+    return task.dev_splits if settings.source is not None else ("dev",)
+
+
+def check_settings(task: Task, settings: DataSettings) -> None:
+    """A setting that has no effect is an error."""
+    files = [name for name in SPLITS if getattr(settings, name) is not None]
+    if settings.source is None and not files:
+        raise RecipeError(
+            "data.source or data.train and data.dev must be given. Point at a folder in GLUE's layout, a "
+            "hub dataset or files, e.g. --data ../glue or --set data.train=train.csv."
+        )
+    if settings.source is not None and files:
+        raise RecipeError(
+            f"data.source and data.{files[0]} exclude each other; got both. Give a folder or hub "
+            "name, or give files."
+        )
+    on_hub = settings.source is not None and (
+        not Path(settings.source).exists() or _is_dataset_copy(task, Path(settings.source))
+    )
+    for name in ("config", "splits"):
+        if getattr(settings, name) and not on_hub:
+            raise RecipeError(f"data.{name} has an effect on hub datasets only; leave it out for files.")
+    if settings.stride is not None and task.kind != "question-answering":
+        raise RecipeError(f"data.stride has an effect on question answering only; task is {task.name}.")
+    if settings.labels is not None:
+        if task.kind not in ("classification", "token-classification"):
+            raise RecipeError(f"data.labels has no effect on {task.kind}; leave it out.")
+        if len(set(settings.labels)) != len(settings.labels):
+            raise RecipeError(f"data.labels must differ from each other; got {settings.labels}.")
+        if task.labels and set(settings.labels) != set(task.labels):
+            raise RecipeError(
+                f"data.labels must be an order of {list(task.labels)} for task {task.name}; got "
+                f"{settings.labels}."
+            )
+    kind = KINDS[task.kind]
+    fields = kind.required + kind.optional
+    for name in settings.columns:
+        if name not in fields:
+            raise RecipeError(f"data.columns.{name} must be one of {', '.join(fields)}; got {name!r}.")
+
+
+def find_source(task: Task, settings: DataSettings, split: str) -> Source:
+    """Where a split's rows come from: a file of the user, a folder in the task's layout, or the hub."""
+    if settings.source is None:
+        path = getattr(settings, split, None) if split in SPLITS else None
+        if path is None:
+            raise RecipeError(f"data.{split} must be given: this needs the {split} split.")
+        return _file_source(task, settings, Path(path))
+    folder = Path(settings.source).expanduser()
+    if _is_dataset_copy(task, folder):
+        return _hub_source(task, settings, split)
+    if folder.is_dir():
+        return _folder_source(task, settings, folder, split)
+    if folder.is_file() or settings.source.startswith((".", "/", "~")):
+        what = "is a file" if folder.is_file() else "does not exist"
+        raise DataError(
+            f"data.source must be a folder or a hub dataset; {settings.source} {what}. Give files as "
+            "data.train and data.dev."
+        )
+    return _hub_source(task, settings, split)
+
+
+def _is_dataset_copy(task: Task, folder: Path) -> bool:
+    """Whether a folder is a hub dataset on disk: Parquet files, and nothing in the task's own layout."""
+    if not folder.is_dir() or next(folder.rglob("*.parquet"), None) is None:
+        return False
+    splits = task.folder.files if task.folder else ()
+    return not any(path.exists() for split in splits for path in _layout_paths(task, folder, split))
+
+
+def _layout_paths(task: Task, folder: Path, split: str) -> list[Path]:
+    """Where a split may lie in a folder of the task's layout, the likeliest first."""
+    layout = task.folder
+    assert layout is not None
+    return [base / name for base in (folder / layout.name, folder) for name in layout.files[split]]
+
+
+def _file_source(
+    task: Task,
+    settings: DataSettings,
+    path: Path,
+    columns: Mapping[str, str | int] | None = None,
+) -> Source:
+    path = path.expanduser()
+    if not path.exists():
+        raise DataError(f"{path} does not exist. Check the path.")
+    columns = dict(settings.columns or columns or {})
+    header = not any(isinstance(column, int) for column in columns.values())
+    if not header and not all(isinstance(column, int) for column in columns.values()):
+        raise RecipeError(
+            f"data.columns must be all names or all numbers; got {columns}. Numbers mean that the "
+            "file has no header."
+        )
+
+    def rows() -> Iterator[RawRow]:
+        return read_file(path, header=header)
+
+    first = next((row.values for row in rows() if row.problem is None), None)
+    if first is None:  # nothing to read columns from: say why
+        report = RowReport(str(path))
+        for row in rows():
+            report.num_read += 1
+            if row.problem:
+                report.add(row.where, row.problem)
+        refuse_if_bad(report)
+    named, guessed = guess_columns(task.kind, columns, list(first or ()), str(path))
+    return Source(str(path), _hash_path(path), rows, named, None, guessed)
+
+
+def _folder_source(task: Task, settings: DataSettings, folder: Path, split: str) -> Source:
+    layout = task.folder
+    if layout is None:
+        raise DataError(
+            f"task {task.name} has no folder layout; give its files: --set data.train=… --set data.dev=…"
+        )
+    if split not in layout.files:
+        raise DataError(f"split must be one of {', '.join(layout.files)} for {task.name}; got {split!r}.")
+    candidates = _layout_paths(task, folder, split)
+    path = next((path for path in candidates if path.exists()), None)
+    if path is None:
+        looked = "\n  ".join(str(path) for path in candidates)
+        raise DataError(f"{folder} has no {split} split of {task.name}. Looked for\n  {looked}")
+    return _file_source(task, settings, path, layout.columns)
+
+
+def _hub_source(task: Task, settings: DataSettings, split: str) -> Source:
+    name = str(settings.source)
+    hub = task.hub or Hub(name, None, {})
+    config = settings.config or (hub.config if hub.dataset == name else None)
+    hub_split = settings.splits.get(split) or hub.splits.get(split, split)
+    try:
+        dataset = datasets.load_dataset(name, config, split=hub_split)
+    except Exception as error:  # datasets raises a dozen types for what a user sees as one thing
+        raise DataError(
+            f"hub dataset {name!r} (configuration {config}, split {hub_split}) cannot be loaded: "
+            f"{error}\nCheck the name and the network, or point data.source at a local folder."
+        ) from error
+    # A copy of the task's own dataset has its columns, another dataset has some of its own.
+    usual = hub.columns if set(hub.columns.values()) <= set(dataset.column_names) else {}
+    columns = settings.columns or usual
+    named, guessed = guess_columns(task.kind, columns, dataset.column_names, name)
+    label_column = named.get("label", named.get("tags"))
+    feature = dataset.features.get(label_column)
+    feature = feature.feature if isinstance(feature, List) else feature
+    labels = tuple(feature.names) if isinstance(feature, ClassLabel) else None
+
+    def rows() -> Iterator[RawRow]:
+        for number, values in enumerate(dataset):
+            if labels is not None:
+                values = {**values, label_column: _label_names(values[label_column], labels)}
+            yield RawRow(f"row {number}", values)
+
+    return Source(f"{name} ({hub_split})", dataset._fingerprint, rows, named, labels, guessed)
+
+
+def _label_names(value: Any, labels: Sequence[str]) -> Any:
+    """Ids to names; -1, the hub's mark for a hidden label, becomes null."""
+    if isinstance(value, list):
+        return [_label_names(item, labels) for item in value]
+    return labels[value] if isinstance(value, int) and 0 <= value < len(labels) else None
+
+
+def _hash_path(path: Path) -> str:
+    """A hash of a file's content, or of all files in a folder with their names."""
+    digest = hashlib.sha256()
+    for file in sorted(path.rglob("*.txt")) if path.is_dir() else [path]:
+        if path.is_dir():
+            digest.update(file.relative_to(path).as_posix().encode())
+        with file.open("rb") as handle:
+            digest.update(hashlib.file_digest(handle, "sha256").digest())
+    return digest.hexdigest()
