@@ -86,6 +86,17 @@ def test_a_classifier_is_no_regression(teachers: tuple[Path, Path], tmp_path: Pa
         understudy.evaluate(teachers[0], task="regression", settings=settings)
 
 
+def test_both_models_are_looked_at_before_one_is_run(teachers: tuple[Path, Path]) -> None:
+    with pytest.raises(ModelError, match=r"nowhere.*is neither a model's folder here nor a hub name"):
+        understudy.evaluate(teachers[0], against="nowhere/at-all")
+
+
+def test_an_unfinished_run_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("task: mrpc\ndata:\n  source: glue\n")
+    with pytest.raises(OutputError, match="holds an unfinished run"):
+        understudy.evaluate(tmp_path)
+
+
 def test_new_data_take_the_place_of_the_recipes(teachers: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("text,label\ngood film,pos\n", "utf-8")
     result = understudy.evaluate(teachers[1], settings={"data.dev": str(tmp_path / "new.csv")})

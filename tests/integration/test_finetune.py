@@ -166,6 +166,11 @@ def test_no_model_and_no_task_are_asked_for(tmp_path: Path) -> None:
         understudy.finetune("x", output_dir=tmp_path / "t")
 
 
+def test_a_task_and_a_recipe_for_another_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="--task mrpc and the recipe finetune-sst2, which is for sst2"):
+        understudy.finetune("x", task="mrpc", recipe="finetune-sst2", output_dir=tmp_path / "t")
+
+
 @pytest.mark.parametrize("model", ["./nowhere", "nobody/nothing"])
 def test_a_model_that_is_not_there(model: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=model):

@@ -94,6 +94,9 @@ BAD_ROWS: Mapping[str, tuple[str, str, str | bytes, tuple[str, ...]]] = {
     "answer is empty": ("squad", "t.json", squad(text=""), ("question q7", "answer is empty")),
     "question is empty": ("squad", "t.json", squad(question=" "), ("question q7", "question is empty")),
     "context is empty": ("squad", "t.json", squad(context=""), ("question q7", "context is empty")),
+    "a list of records": ("classification", "t.json", '[{"text": "a"}]', ("t.json", ".jsonl")),
+    "wrong delimiter": ("sst2", "t.csv", "sentence|label\na|1\n", ("only one column", "commas, semicolons")),
+    "commas in a TSV": ("sst2", "t.tsv", "sentence,label\na,1\n", ("only one column", "a .tsv with tabs")),
     "not SQuAD": ("squad", "t.json", '{"rows": []}', ("t.json", "SQuAD's JSON")),
     "answers without starts": (
         "squad", "t.jsonl", '{"question": "q", "context": "c", "answers": []}\n', ("line 1", "answer_start"),

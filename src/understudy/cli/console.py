@@ -29,11 +29,25 @@ def people_on_stderr() -> Iterator[None]:
     handler = RichHandler(console=console, show_time=False, show_path=False, show_level=False)
     ours = logging.getLogger("understudy")
     ours.addHandler(handler)
+    ours.setLevel(logging.INFO)
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield
     finally:
         ours.removeHandler(handler)
+
+
+@contextlib.contextmanager
+def say_how_to_continue() -> Iterator[None]:
+    """After Ctrl-C: what is kept, and what to do."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        Console(stderr=True).print(
+            "\nInterrupted. Run the same command again: it continues from the last checkpoint, by default "
+            "the end of the last epoch."
+        )
+        raise
 
 
 def print_error(error: Exception) -> None:
@@ -58,18 +72,19 @@ def print_scores(result: StageResult) -> None:
     if not content:  # a distributed run's other processes
         return
     against, difference = content.get("against"), content.get("difference")
-    table = Table(title=f"{content['task']}: {content['model']}", title_justify="left")
-    for heading in ("split", "rows", "metric", "score", "95 % interval"):
+    scored = result.output_dir if content["stage"] == "finetune" else content["model"]
+    table = Table(title=f"{content['task']}: {scored}", title_justify="left")
+    for heading in ("split", "rows", "metric", "score (95 %)"):
         table.add_column(heading)
     if against:
-        for heading in ("against", "difference", "95 % interval"):
+        for heading in ("against", "difference (95 %)"):
             table.add_column(heading)
     for split, metrics in content["scores"].items():
         for name, figure in metrics.items():
-            cells = [split, f"{content['counts'][split]['rows']:,}", name, *_figure(figure)]
+            cells = [split, f"{content['counts'][split]['rows']:,}", name, _figure(figure)]
             if against and difference:
-                cells.append(_figure(against["scores"][split][name])[0])
-                cells.extend(_figure(difference[split][name], sign=True))
+                cells.append(f"{against['scores'][split][name]['value']:.4f}")
+                cells.append(_figure(difference[split][name], sign=True))
             table.add_row(*cells)
     console = Console(stderr=True)
     console.print(table)
@@ -85,6 +100,6 @@ def print_scores(result: StageResult) -> None:
         console.print(f"Everything is in {result.output_dir}")
 
 
-def _figure(figure: dict[str, float], *, sign: bool = False) -> tuple[str, str]:
+def _figure(figure: dict[str, float], *, sign: bool = False) -> str:
     form = "+.4f" if sign else ".4f"
-    return f"{figure['value']:{form}}", f"{figure['low']:{form}} – {figure['high']:{form}}"
+    return f"{figure['value']:{form}} ({figure['low']:{form}} – {figure['high']:{form}})"

@@ -33,10 +33,10 @@ def finetune_command(
     The result loads with plain transformers. Run the same command again after an interruption and
     it continues.
     """
-    from understudy.cli.console import people_on_stderr, print_json, print_scores
+    from understudy.cli.console import people_on_stderr, print_json, print_scores, say_how_to_continue
     from understudy.stages.finetune import finetune
 
-    with people_on_stderr():
+    with people_on_stderr(), say_how_to_continue():
         result = finetune(
             model,
             task=task,

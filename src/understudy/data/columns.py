@@ -64,9 +64,16 @@ def guess_columns(
         columns[missing[0]] = rest[0]  # of two columns the other one
         missing = []
     if missing:
+        if len(available) == 1 and any(mark in str(available[0]) for mark in ",;|\t"):
+            raise DataError(
+                f"{source}: only one column was found, {available[0]!r}. A .csv is read with commas, "
+                "semicolons or tabs, a .tsv with tabs: rename the file, or save it with one of these."
+            )
+        named = " ".join(f"--set data.columns.{name}=NAME" for name in missing)
         raise DataError(
             f"{source}: cannot tell which column is {' and '.join(missing)}; there are "
-            f"{_shown(available)}. Say it: --set data.columns.{missing[0]}=NAME"
+            f"{_shown(available)}. Say it: {named}. If the file has no header, number its columns from 0: "
+            "--set 'data.columns={text: 0, label: 1}'"
         )
     guessed = any(column != name for name, column in columns.items() if name not in given)
     return columns, guessed

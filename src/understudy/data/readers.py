@@ -152,7 +152,13 @@ def read_parquet(path: Path) -> Iterator[RawRow]:
 def read_squad(path: Path) -> Iterator[RawRow]:
     """SQuAD's JSON, versions 1.1 and 2.0: one row a question."""
     try:
-        articles = json.loads("".join(_text_lines(path)))["data"]
+        document = json.loads("".join(_text_lines(path)))
+        if isinstance(document, list):
+            raise DataError(
+                f"{path} is a list of records, and .json is read as SQuAD's layout. Save it as .jsonl, an "
+                "object a line."
+            )
+        articles = document["data"]
         for article in articles:
             for paragraph in article["paragraphs"]:
                 for question in paragraph["qas"]:

@@ -100,8 +100,8 @@ def find_source(task: Task, settings: DataSettings, split: str) -> Source:
     if folder.is_file() or settings.source.startswith((".", "/", "~")):
         what = "is a file" if folder.is_file() else "does not exist"
         raise DataError(
-            f"data.source must be a folder or a hub dataset; {settings.source} {what}. Give files as "
-            "data.train and data.dev."
+            f"--data (data.source) must be a folder or a hub dataset; {settings.source} {what}. Check "
+            "the path; single files are given as data.train and data.dev."
         )
     return _hub_source(task, settings, split)
 

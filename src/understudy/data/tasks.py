@@ -308,15 +308,22 @@ _ALL = (
 TASKS: Mapping[str, Task] = {task.name: task for task in _ALL}
 
 
+def _fold(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
+
+
 def get_task(name: str) -> Task:
-    """Look a task up by name.
+    """Look a task up by name, in any capitals, with hyphens or without.
 
     >>> get_task("mrpc").headline
     'f1'
     """
     if name in TASKS:
         return TASKS[name]
-    close = difflib.get_close_matches(name.lower().replace("-", ""), TASKS, n=1)
+    folded = {_fold(task): task for task in TASKS}
+    if _fold(name) in folded:  # MRPC, SST-2, as their folders are called
+        return TASKS[folded[_fold(name)]]
+    close = difflib.get_close_matches(name.lower(), TASKS, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise RecipeError(
         f"task must be one of {', '.join(TASKS)}; got {name!r}.{hint} For files of your own use the "

@@ -26,8 +26,8 @@ def load_config(model: str) -> Any:
         return AutoConfig.from_pretrained(model)
     except (OSError, ValueError) as error:
         raise ModelError(
-            f"{model!r} cannot be loaded as a model: {error}\nGive a folder saved with save_pretrained, "
-            "or a hub name where there is a network."
+            f"{model!r} is neither a model's folder here nor a hub name that can be reached: {error}\nGive a "
+            "folder saved with save_pretrained, or a hub name where there is a network."
         ) from error
 
 

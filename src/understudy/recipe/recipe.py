@@ -50,11 +50,11 @@ class Recipe(BaseModel):
         except ValidationError as error:
             raise RecipeError("\n".join(f"{origin}: {line}" for line in _explain(error))) from None
         try:
-            get_task(recipe.task)
+            task = get_task(recipe.task)
             training = check_training(recipe.training)
         except RecipeError as error:
             raise RecipeError(f"{origin}: {error}") from None
-        return recipe.model_copy(update={"training": training})
+        return recipe.model_copy(update={"task": task.name, "training": training})
 
     @property
     def task_row(self) -> Task:

@@ -7,6 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
 from understudy.data.load import TaskData, load_data
 from understudy.data.sources import dev_splits
 from understudy.errors import OutputError, RecipeError
@@ -64,11 +66,15 @@ def evaluate(
         raise OutputError(f"{folder} holds a result already. Use another --output-dir.")
     run = evaluation_recipe(model, task=task, data=data, recipe=recipe, settings=settings)
     splits = (split,) if split else dev_splits(run.task_row, run.data)
+    _refuse_unfinished(model)
     loaded = load_data(
         run.task_row, run.data, splits, labels=model_labels(load_config(str(model)), run.task_row)
     )
     announce(loaded)
-    scores = _score(str(model), run, loaded, batch_size)
+    # Everything that can be wrong with either model shows before the first one is run.
+    names = [str(model)] + ([str(against)] if against is not None else [])
+    models = [_load(name, run, loaded) for name in names]
+    scores, *others = [_score(*pair, run, loaded, batch_size) for pair in models]
     content: dict[str, Any] = {
         "stage": "evaluate",
         "task": run.task,
@@ -78,10 +84,9 @@ def evaluate(
         "hashes": {"model": hash_model(str(model)), **loaded.hashes},
         "versions": versions(),
     }
-    if against is not None:
-        other = _score(str(against), run, loaded, batch_size)
-        content["against"] = {"model": str(against), **score_content(other)}
-        content["hashes"]["against"] = hash_model(str(against))
+    for other in others:
+        content["against"] = {"model": names[1], **score_content(other)}
+        content["hashes"]["against"] = hash_model(names[1])
         content["difference"] = {
             name: {
                 metric: asdict(
@@ -120,9 +125,8 @@ def evaluation_recipe(
     elif task is not None:
         values = {"task": task}
     else:
-        raise RecipeError(
-            f"--task must be given, e.g. --task mrpc: {model} has no {RECIPE} that would tell it."
-        )
+        reason = f"has no {RECIPE} that would tell it" if Path(model).is_dir() else "is not a folder here"
+        raise RecipeError(f"--task must be given, e.g. --task mrpc: {model} {reason}.")
     if data is not None:
         values["data"] = {
             **{
@@ -137,13 +141,30 @@ def evaluation_recipe(
     return Recipe.from_mapping(apply_settings(values, settings))
 
 
-def _score(model: str, run: Recipe, data: TaskData, batch_size: int) -> dict[str, Score]:
+def _refuse_unfinished(model: str | Path) -> None:
+    folder = Path(model).expanduser()
+    if (folder / RECIPE).is_file() and not (folder / RESULT).is_file():
+        raise OutputError(f"{model} holds an unfinished run. Run its finetune command again: it continues.")
+
+
+def _load(model: str, run: Recipe, data: TaskData) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    _refuse_unfinished(model)
+    config = load_config(model)
     tokenizer = load_tokenizer(model, run.task_row)
-    check_max_length(load_config(model), tokenizer, run.max_length)
-    loaded = load_model(model, run.task_row, data.labels, fine_tuned=True)
+    check_max_length(config, tokenizer, run.max_length)
+    return load_model(model, run.task_row, data.labels, fine_tuned=True), tokenizer
+
+
+def _score(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    run: Recipe,
+    data: TaskData,
+    batch_size: int,
+) -> dict[str, Score]:
     return {
         split: score_model(
-            loaded,
+            model,
             tokenizer,
             prepare_split(run.task_row, rows, tokenizer, max_length=run.max_length, stride=run.data.stride),
             batch_size=batch_size,

@@ -23,6 +23,7 @@ from transformers.trainer_utils import TrainOutput
 from understudy.data.encode import Collator, encode
 from understudy.data.load import load_data
 from understudy.data.sources import dev_splits
+from understudy.data.tasks import get_task
 from understudy.errors import RecipeError
 from understudy.evaluation.score import EvaluationSplit, prepare_split, score_model
 from understudy.models.pretrained import (
@@ -34,7 +35,6 @@ from understudy.models.pretrained import (
 )
 from understudy.recipe.load import apply_settings, load_recipe
 from understudy.recipe.recipe import Recipe
-from understudy.recipe.shelf import shipped_recipes
 from understudy.stages.result import (
     TRAINING_FOLDER,
     StageResult,
@@ -99,16 +99,17 @@ def build_recipe(
     settings: Sequence[str] | Mapping[str, Any],
 ) -> Recipe:
     """The recipe that a command's arguments describe."""
+    row = get_task(task) if task is not None else None
     if recipe is None:
-        if task is None:
+        if row is None:
             raise RecipeError("--task or --recipe must be given, e.g. --task mrpc.")
-        recipe = f"finetune-{task}"
-        if recipe not in shipped_recipes():
-            known = ", ".join(
-                name.removeprefix("finetune-") for name in shipped_recipes() if name.startswith("finetune-")
-            )
-            raise RecipeError(f"--task must be one of {known}; got {task!r}. Or give --recipe FILE.")
-    given = {"model": model, "task": task, "data.source": data}
+        recipe = f"finetune-{row.name}"
+    elif row is not None and load_recipe(recipe).task != row.name:
+        raise RecipeError(
+            f"--task {row.name} and the recipe {recipe}, which is for {load_recipe(recipe).task}, exclude "
+            f"each other. Leave one out, or say --set task={row.name} if that is what you mean."
+        )
+    given = {"model": model, "data.source": data}
     over = {key: str(value) for key, value in given.items() if value is not None}
     loaded = load_recipe(recipe, over)
     if not settings:

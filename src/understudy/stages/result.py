@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from understudy.data.labels import fold
 from understudy.data.load import TaskData
 from understudy.errors import OutputError
 from understudy.evaluation.score import Score
@@ -153,12 +154,18 @@ def resolve_paths(recipe: Recipe) -> Recipe:
 
 
 def announce(data: TaskData) -> None:
-    """Say what was guessed and what was left out."""
-    if data.guessed:
-        pairs = ", ".join(f"{field} = {column!r}" for field, column in data.columns.items())
-        logger.warning("Columns guessed by name: %s. Say otherwise with data.columns.", pairs)
-    if data.guessed and data.labels:
-        logger.warning("Labels: %s", ", ".join(data.labels))
+    """Say which columns and labels are used, and what was left out or looks odd."""
+    pairs = ", ".join(f"{field} = {column!r}" for field, column in data.columns.items())
+    logger.info("Columns%s: %s", " (guessed; say otherwise with data.columns)" if data.guessed else "", pairs)
+    if data.labels:
+        shown = ", ".join(data.labels[:12]) + (" …" if len(data.labels) > 12 else "")
+        logger.info("Labels (%d): %s", len(data.labels), shown)
+        if len({fold(name) for name in data.labels}) < len(data.labels):
+            logger.warning(
+                "Some labels differ only in capitals or separators. Are they meant to be different?"
+            )
+        if len(data.labels) > max(20, max(report.num_kept for report in data.reports.values()) // 2):
+            logger.warning("Nearly every row has a label of its own. Is this task: regression?")
     for report in data.reports.values():
         if report.num_bad:
-            logger.warning("%s", report.describe())
+            logger.warning("Left out: %s", report.describe())

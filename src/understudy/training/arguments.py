@@ -72,6 +72,8 @@ def check_training(block: Mapping[str, Any]) -> dict[str, Any]:
             close = difflib.get_close_matches(name, types, n=3)
             hint = f"Did you mean {' or '.join(close)}?" if close else "See its documentation."
             raise RecipeError(f"training.{name} is not an argument of TrainingArguments. {hint}")
+        if value is False and bool not in (types[name], *typing.get_args(types[name])):
+            value = "no"  # what YAML 1.1 reads `eval_strategy: no` as
         try:
             checked[name] = TypeAdapter(types[name]).validate_python(value)
         except ValidationError as error:

@@ -41,6 +41,10 @@ def test_single_sentences_are_64_tokens_and_pairs_128() -> None:
     }
 
 
+def test_names_as_on_the_folders_are_understood() -> None:
+    assert [get_task(name).name for name in ("SST-2", "MRPC", "CoNLL_2003")] == ["sst2", "mrpc", "conll2003"]
+
+
 def test_a_misspelt_task_is_answered_with_the_right_one() -> None:
-    with pytest.raises(RecipeError, match="Did you mean 'sst2'"):
-        get_task("SST-2")
+    with pytest.raises(RecipeError, match="Did you mean 'classification'"):
+        get_task("classificaton")

@@ -13,6 +13,12 @@ def test_values_get_their_types() -> None:
     }
 
 
+def test_no_is_a_word_where_a_word_is_wanted() -> None:
+    # YAML 1.1 reads no as false.
+    checked = check_training({"eval_strategy": False, "save_strategy": False, "bf16": False})
+    assert checked == {"eval_strategy": "no", "save_strategy": "no", "bf16": False}
+
+
 def test_a_recipe_goes_before_our_defaults(tmp_path: Path) -> None:
     arguments = build_arguments({"logging_steps": 7, "report_to": "none"}, tmp_path)
     assert arguments.logging_steps == 7

@@ -1,0 +1,74 @@
+"""What README and docs claim: commands that run, figures that were measured."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from understudy.cli.app import app
+from understudy.data.tasks import TASKS
+from understudy.recipe.shelf import shipped_recipes
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+GLUE_ROWS = (
+    "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+    "1\t1\t2\tgood film\tgreat film\n"
+    "0\t3\t4\tred cat\tblue dog\n"
+)
+TINY = ["training.max_steps=1", "training.report_to=none", "data.max_length=32"]
+
+
+def commands(text: str) -> list[list[str]]:
+    blocks = re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("understudy ")]
+
+
+def test_the_commands_run(encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In README's order, in one empty folder, with a tiny model and tiny data in the place of real ones."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("train", "dev"):
+        (tmp_path / "glue" / "MRPC").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "glue" / "MRPC" / f"{name}.tsv").write_text(GLUE_ROWS, "utf-8")
+        (tmp_path / f"{name}.csv").write_text("review,sentiment\ngood,pos\nbad,neg\n", "utf-8")
+    stand_ins = {"bert-base-uncased": str(encoder), "nyu-mll/glue": str(tmp_path / "glue")}
+    found = commands(README)
+    assert len(found) >= 6
+    for arguments in found:
+        arguments = [stand_ins.get(argument, argument) for argument in arguments]
+        if arguments[0] == "finetune":
+            arguments += [part for setting in TINY for part in ("--set", setting)]
+        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        assert result.exit_code == 0, (arguments, result.output)
+    code = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert len(code) == 1
+    for name, stand_in in stand_ins.items():
+        code[0] = code[0].replace(name, stand_in)
+    exec(code[0], {})
+
+
+def test_the_tables_say_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from tables import with_tables
+
+    assert with_tables(README) == README
+    assert "<!-- teachers -->\n| task |" in README
+
+
+def test_the_tree_names_what_is_there() -> None:
+    tree = README.split("```text\n")[1].split("```")[0]
+    named = {line.split()[0] for line in tree.splitlines() if line.startswith("  ")}
+    folders = {f"{path.name}/" for path in (ROOT / "src" / "understudy").iterdir() if path.is_dir()}
+    assert named >= folders - {"__pycache__/"}
+
+
+def test_the_page_on_data_names_every_task_and_every_recipe_exists() -> None:
+    page = (ROOT / "docs" / "reference" / "data.md").read_text("utf-8")
+    assert all(f"`{task}`" in page for task in TASKS)
+    for name in re.findall(r"`((?:desk-)?finetune-[a-z0-9-]+)`", README):
+        assert name in shipped_recipes()
