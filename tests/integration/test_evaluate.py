@@ -31,7 +31,7 @@ def test_a_folder_of_ours_knows_its_task_and_data(teachers: tuple[Path, Path]) -
     saved = json.loads((teachers[1] / "result.json").read_text())
     assert content["scores"] == saved["scores"]
     assert "accuracy" in result.stderr
-    assert "95 % interval" in result.stderr
+    assert "score (95 %)" in result.stderr
 
 
 def test_two_models_on_the_same_rows(teachers: tuple[Path, Path], tmp_path: Path) -> None:

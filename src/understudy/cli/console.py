@@ -83,7 +83,7 @@ def print_scores(result: StageResult) -> None:
         for name, figure in metrics.items():
             cells = [split, f"{content['counts'][split]['rows']:,}", name, _figure(figure)]
             if against and difference:
-                cells.append(f"{against['scores'][split][name]['value']:.4f}")
+                cells.append(f"{against['scores'][split][name]['value']:.3f}")
                 cells.append(_figure(difference[split][name], sign=True))
             table.add_row(*cells)
     console = Console(stderr=True)
@@ -101,5 +101,5 @@ def print_scores(result: StageResult) -> None:
 
 
 def _figure(figure: dict[str, float], *, sign: bool = False) -> str:
-    form = "+.4f" if sign else ".4f"
-    return f"{figure['value']:{form}} ({figure['low']:{form}} – {figure['high']:{form}})"
+    form = "+.3f" if sign else ".3f"
+    return f"{figure['value']:{form}} ({figure['low']:{form}}…{figure['high']:{form}})"
