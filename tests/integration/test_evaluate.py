@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,18 @@ def test_an_unfinished_run_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("task: mrpc\ndata:\n  source: glue\n")
     with pytest.raises(OutputError, match="holds an unfinished run"):
         understudy.evaluate(tmp_path)
+
+
+def test_a_model_that_does_not_name_its_labels_is_taken_by_number_and_that_is_said(
+    teachers: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(teachers[1], tmp_path / "unnamed")
+    config = json.loads((tmp_path / "unnamed" / "config.json").read_text())
+    config |= {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
+    (tmp_path / "unnamed" / "config.json").write_text(json.dumps(config))
+    result = understudy.evaluate(tmp_path / "unnamed")
+    assert result.scores == understudy.evaluate(teachers[1]).scores
+    assert "does not name its labels; its ids are taken in this order: neg, pos" in caplog.text
 
 
 def test_new_data_take_the_place_of_the_recipes(teachers: tuple[Path, Path], tmp_path: Path) -> None:

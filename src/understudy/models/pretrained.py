@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from understudy.data.encode import PAD_TO_MULTIPLE_OF
 from understudy.data.labels import check_labels, named_labels
 from understudy.data.tasks import Task
 from understudy.errors import ModelError
+
+logger = logging.getLogger(__name__)
 
 # Families that count positions from the padding id on, so that the first ones are never used.
 _POSITIONS_AFTER_PADDING = ("camembert", "mpnet", "roberta", "xlm-roberta", "xlm-roberta-xl")
@@ -118,7 +121,14 @@ def load_model(
                 "model fine-tuned on scores, or an encoder without a head."
             )
         if labels is not None:
-            labels = check_labels(model, named_labels(config.id2label), config.num_labels, labels)
+            names = named_labels(config.id2label)
+            labels = check_labels(model, names, config.num_labels, labels)
+            if names is None:
+                logger.warning(
+                    "%s does not name its labels; its ids are taken in this order: %s",
+                    model,
+                    ", ".join(labels),
+                )
     elif fine_tuned:
         found = ", ".join(config.architectures or ("none",))
         raise ModelError(
