@@ -10,15 +10,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from kinds import write_classification, write_pairs, write_regression
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForSequenceClassification, pipeline
+from transformers import AutoConfig, AutoModelForSequenceClassification, TrainingArguments, pipeline
 
 import understudy
 from understudy.errors import ModelError, OutputError, RecipeError
+from understudy.training.arguments import build_arguments
 
 SMALL = {
     "training.num_train_epochs": 3,
@@ -146,10 +148,19 @@ def test_a_finished_run_is_not_overwritten_unasked(encoder: Path, tmp_path: Path
         )
 
 
-def test_the_best_epoch_is_chosen_by_the_headline_metric(encoder: Path, tmp_path: Path) -> None:
+def test_the_best_epoch_is_chosen_by_the_headline_metric(
+    encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[TrainingArguments] = []
+
+    def build_and_keep(*arguments: Any) -> TrainingArguments:
+        seen.append(build_arguments(*arguments))
+        return seen[-1]
+
+    monkeypatch.setattr("understudy.stages.finetune.build_arguments", build_and_keep)
     settings = settings_for(write_pairs(tmp_path)) | {"training.load_best_model_at_end": True}
-    result = understudy.finetune(encoder, task="mrpc", output_dir=tmp_path / "t", settings=settings)
-    assert result.content["steps"] > 0
+    understudy.finetune(encoder, task="mrpc", output_dir=tmp_path / "t", settings=settings)
+    assert (seen[0].metric_for_best_model, seen[0].greater_is_better) == ("f1", True)
 
 
 def test_a_length_beyond_the_model_is_refused(encoder: Path, tmp_path: Path) -> None:

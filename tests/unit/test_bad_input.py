@@ -32,6 +32,17 @@ def choice(**changes: Any) -> str:
     return json.dumps(row | changes) + "\n"
 
 
+# What to do, as the messages say it: each ends with one of these.
+REMEDIES = (
+    "Mend the file, or leave such rows out with --set data.bad_rows=drop",
+    "Check that",
+    "Close it",
+    "Name another",
+    "Rename",
+    "rename the file",
+    "Save it",
+    "Say it: --set data.columns",
+)
 # name: (task, file name, content, what the message says)
 BAD_ROWS: Mapping[str, tuple[str, str, str | bytes, tuple[str, ...]]] = {
     "empty text": ("sst2", "t.tsv", "sentence\tlabel\n" + GOOD + " \t1\n", ("line 4", "empty text")),
@@ -136,6 +147,7 @@ def test_a_bad_row_is_reported_with_its_place(name: str, tmp_path: Path) -> None
         load_data(get_task(task), DataSettings(train=str(path)), ["train"])
     for part in (file, *expected):
         assert part in str(error.value)
+    assert any(remedy in str(error.value) for remedy in REMEDIES)
 
 
 def test_a_null_in_parquet_is_reported_with_its_row(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import datasets
 import pyarrow as pa
 from datasets import Dataset
+from tqdm.auto import tqdm
 
 from understudy.data.labels import fold
 from understudy.data.readers import Problem
@@ -121,7 +122,7 @@ def _discover_labels(task: Task, source: Source, model_labels: Sequence[str] | N
     if len(found) < 2:
         raise DataError(
             f"{source.name}: column {source.columns['label']!r} must have two or more different labels; "
-            f"found {sorted(found)}."
+            f"found {sorted(found)}. Check that the file is whole, or name another with data.columns.label."
         )
     numeric = all(name.lstrip("-").isdigit() for name in found)
     return tuple(sorted(found, key=int) if numeric else sorted(found))
@@ -174,7 +175,8 @@ def _write_rows(task: Task, source: Source, labels: Sequence[str] | None, folder
         with pa.OSFile(str(target / "rows.arrow"), "wb") as file, pa.ipc.new_stream(file, schema) as out:
             batch: list[dict[str, Any]] = []
             num_choices = 0  # of the first row; a batch cannot hold rows of different numbers
-            for number, raw in enumerate(source.rows()):
+            reading = tqdm(source.rows(), desc="Checking", unit=" rows", leave=False, delay=1)
+            for number, raw in enumerate(reading):
                 report.num_read += 1
                 row = check_row(task.kind, raw, source.columns, ids)
                 if isinstance(row, dict) and "choices" in row:

@@ -81,7 +81,9 @@ def read_table(path: Path, *, header: bool) -> Iterator[RawRow]:
         if names is None:
             names = [name.strip() for name in record] if header else list(range(len(record)))
             if len(set(names)) < len(names):
-                raise DataError(f"{path}: the columns of the first line must differ; got {record}.")
+                raise DataError(
+                    f"{path}: the columns of the first line must differ; got {record}. Rename one."
+                )
             if header:
                 continue
         if record in ([], [""]):
@@ -140,7 +142,7 @@ def read_parquet(path: Path) -> Iterator[RawRow]:
     try:
         file = pq.ParquetFile(path)
     except Exception as error:  # pyarrow raises its own, OSError and ValueError alike
-        raise DataError(f"{path} cannot be read as Parquet: {error}") from None
+        raise DataError(f"{path} cannot be read as Parquet: {error}. Save it again.") from None
     with file:
         number = 0
         for batch in file.iter_batches(batch_size=4096):
@@ -178,7 +180,8 @@ def read_squad(path: Path) -> Iterator[RawRow]:
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise DataError(
             f"{path} must be SQuAD's JSON (data → paragraphs → context, qas → id, question, "
-            f"answers); reading it failed at {type(error).__name__}: {error}"
+            f"answers); reading it failed at {type(error).__name__}: {error}. Save it so, or as .jsonl "
+            "with the columns question, context and answers."
         ) from None
 
 

@@ -84,7 +84,8 @@ def evaluate(
         "hashes": {"model": hash_model(str(model)), **loaded.hashes},
         "versions": versions(),
     }
-    for other in others:
+    if others:
+        other = others[0]
         content["against"] = {"model": names[1], **score_content(other)}
         content["hashes"]["against"] = hash_model(names[1])
         content["difference"] = {

@@ -113,16 +113,20 @@ def test_scores_give_the_models_own_attention(family: str) -> None:
         torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_mpnet_reads_content_scores() -> None:
-    """With its position bias at zero MPNet's scores are those of its queries and keys alone."""
-    model = make("mpnet")
-    model.mpnet.encoder.relative_attention_bias.weight.data.zero_()
+def assert_content_alone_decides(model: PreTrainedModel) -> None:
     prepare_capture(model)
     with torch.no_grad():
         probabilities = model(**inputs(0), output_attentions=True).attentions
         found = capture(model, inputs(0), [1, 2, 3]).query_key
     for layer, expected in zip(found, probabilities, strict=True):
         torch.testing.assert_close(scores(layer).softmax(dim=-1), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_mpnet_reads_content_scores() -> None:
+    """With its position bias at zero MPNet's scores are those of its queries and keys alone."""
+    model = make("mpnet")
+    model.mpnet.encoder.relative_attention_bias.weight.data.zero_()
+    assert_content_alone_decides(model)
 
 
 def test_deberta_reads_content_scores() -> None:
@@ -131,12 +135,7 @@ def test_deberta_reads_content_scores() -> None:
     options = {**COMMON, **FAMILIES["deberta-v2"], "relative_attention": False, "position_biased_input": True}
     config = AutoConfig.for_model("deberta-v2", **options)
     model = AutoModelForSequenceClassification.from_config(config).eval()
-    prepare_capture(model)
-    with torch.no_grad():
-        probabilities = model(**inputs(0), output_attentions=True).attentions
-        found = capture(model, inputs(0), [1, 2, 3]).query_key
-    for layer, expected in zip(found, probabilities, strict=True):
-        torch.testing.assert_close(scores(layer).softmax(dim=-1), expected, rtol=1e-4, atol=1e-6)
+    assert_content_alone_decides(model)
 
 
 def test_deberta_takes_the_content_and_not_the_positions() -> None:
