@@ -19,3 +19,7 @@ class ModelError(UnderstudyError):
 
 class OutputError(UnderstudyError):
     """An output folder cannot be used as it is."""
+
+
+class TrainingError(UnderstudyError):
+    """Training cannot go on: a loss is no number any more."""

@@ -20,7 +20,21 @@ GLUE_ROWS = (
     "1\t1\t2\tgood film\tgreat film\n"
     "0\t3\t4\tred cat\tblue dog\n"
 )
-TINY = ["training.max_steps=1", "training.report_to=none", "data.max_length=32"]
+TINY = {
+    "finetune": ["training.max_steps=1", "training.report_to=none", "data.max_length=32"],
+    "distill": [
+        *(
+            f"{stage}.training.{setting}"
+            for stage in ("intermediate", "prediction")
+            for setting in ("max_steps=1", "report_to=none", "logging_steps=1")
+        ),
+        "data.max_length=32",
+        # The tiny teacher has two heads, and the students' twelve are read as two.
+        "intermediate.relation_heads=2",
+        # It has two layers, too.
+        "student.num_hidden_layers=2",
+    ],
+}
 
 
 def commands(text: str) -> list[list[str]]:
@@ -38,11 +52,10 @@ def test_the_commands_run(encoder: Path, tmp_path: Path, monkeypatch: pytest.Mon
         (tmp_path / f"{name}.csv").write_text("review,sentiment\ngood,pos\nbad,neg\n", "utf-8")
     stand_ins = {"bert-base-uncased": str(encoder), "nyu-mll/glue": str(tmp_path / "glue")}
     found = commands(README)
-    assert len(found) >= 6
+    assert len(found) >= 9
     for arguments in found:
         arguments = [stand_ins.get(argument, argument) for argument in arguments]
-        if arguments[0] == "finetune":
-            arguments += [part for setting in TINY for part in ("--set", setting)]
+        arguments += [part for setting in TINY.get(arguments[0], ()) for part in ("--set", setting)]
         result = CliRunner().invoke(app, arguments, catch_exceptions=False)
         assert result.exit_code == 0, (arguments, result.output)
     code = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
@@ -70,5 +83,5 @@ def test_the_tree_names_what_is_there() -> None:
 def test_the_page_on_data_names_every_task_and_every_recipe_exists() -> None:
     page = (ROOT / "docs" / "reference" / "data.md").read_text("utf-8")
     assert all(f"`{task}`" in page for task in TASKS)
-    for name in re.findall(r"`((?:desk-)?finetune-[a-z0-9-]+)`", README):
+    for name in re.findall(r"`((?:desk-)?(?:finetune|tinybert)-[a-z0-9-]+)`", README):
         assert name in shipped_recipes()

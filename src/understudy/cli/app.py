@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from understudy.cli.distill import distill_command
 from understudy.cli.evaluate import evaluate_command
 from understudy.cli.finetune import finetune_command
 from understudy.cli.recipes import recipes_command
@@ -20,6 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("finetune")(finetune_command)
+app.command("distill")(distill_command)
 app.command("evaluate")(evaluate_command)
 app.command("recipes")(recipes_command)
 
@@ -41,6 +43,8 @@ def understudy_command(
     """Make a small encoder learn the part of a large one.
 
     `understudy finetune bert-base-uncased --task mrpc --data nyu-mll/glue --output-dir teachers/mrpc`
+
+    `understudy distill teachers/mrpc --student tinybert-4l-312d --output-dir students/mrpc`
 
     Every command shows an example first: `understudy COMMAND --help`
     """

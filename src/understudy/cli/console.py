@@ -94,10 +94,40 @@ def print_scores(result: StageResult) -> None:
         console.print(f"against: {against['model']}")
         for split, share in content.get("agreement", {}).items():
             console.print(f"{split}: the same answer on {share:.1%} of the rows")
-    if "seconds" in content:
+    if content["stage"] == "distill":
+        _print_distillation(console, content)
+    elif "seconds" in content:
         console.print(f"{content['steps']:,} steps in {content['seconds']['training'] / 60:.1f} minutes")
     if result.output_dir is not None:
         console.print(f"Everything is in {result.output_dir}")
+
+
+def _print_distillation(console: Console, content: dict[str, Any]) -> None:
+    """What the student learnt, what it weighs, and how long it took."""
+    stages = content["stages"]
+    if "intermediate" in stages:
+        losses = stages["intermediate"]["losses"]
+        terms = [
+            f"{name} {figure['first']:.3g} → {figure['last']:.3g}"
+            for name, figure in losses.items()
+            if name != "loss"
+        ]
+        console.print("Losses, first and last: " + ", ".join(terms), highlight=False)
+    trials = stages["prediction"]["trials"]
+    if len(trials) > 1:
+        chosen = ", ".join(f"{name} {value:g}" for name, value in trials[0]["values"].items())
+        console.print(f"Best of {len(trials)} trials on the development set: {chosen}")
+    student, teacher = content["parameters"]["student"], content["parameters"]["teacher"]
+    console.print(
+        f"{student / 1e6:.1f}M parameters against {teacher / 1e6:.1f}M: {teacher / student:.1f} times smaller"
+    )
+    console.print(
+        "; ".join(
+            f"{name}: {stage['steps']:,} steps in {stage['seconds']['training'] / 60:.1f} minutes"
+            for name, stage in stages.items()
+        )
+    )
+    console.print(f"The student is in {content['model']}")
 
 
 def _figure(figure: dict[str, float], *, sign: bool = False) -> str:

@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.options import DataOption, JsonOption, OutputOption, RecipeOption, SetOption, TaskOption
+from understudy.cli.options import (
+    DataOption,
+    JsonOption,
+    OutputOption,
+    OverwriteOption,
+    RecipeOption,
+    SetOption,
+    TaskOption,
+)
 
 
 def finetune_command(
@@ -18,7 +26,7 @@ def finetune_command(
     data: DataOption = None,
     recipe: RecipeOption = None,
     settings: SetOption = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in --output-dir.")] = False,
+    overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Fine-tune a teacher on a task.

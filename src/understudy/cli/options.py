@@ -24,3 +24,4 @@ SetOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 OutputOption = Annotated[Path, typer.Option("--output-dir", help="Gets everything that is made.")]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace what is in --output-dir.")]

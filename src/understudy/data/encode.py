@@ -230,19 +230,33 @@ _PER_TOKEN = {"labels": IGNORED_LABEL}
 _PER_ROW = {"labels", "start_positions", "end_positions"}
 
 
+# Columns with a teacher's logits, without padding as the rows themselves.
+TEACHER = "teacher_"
+_TEACHER_PER_TOKEN = ("teacher_start_logits", "teacher_end_logits")
+
+
 class Collator:
     """Rows to a padded batch of tensors; columns that are no model input are left out.
 
     Padding is on the right, to the longest row of the batch and a multiple of 8.
+
+    Args:
+        keep_row: leave the rows' numbers in the batch, for whoever must name one.
+        leave_out: inputs of the tokenizer that the model does not take.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerFast, *, keep_row: bool = False, leave_out: Sequence[str] = ()
+    ) -> None:
+        self.keep_row = keep_row
         self.padding = {
             "input_ids": tokenizer.pad_token_id,
             "token_type_ids": tokenizer.pad_token_type_id,
             "attention_mask": 0,
             **_PER_TOKEN,
         }
+        for name in leave_out:
+            del self.padding[name]
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
         names = [name for name in self.padding if name in rows[0] and name != "labels"]
@@ -266,7 +280,23 @@ class Collator:
             values = [row[name] for row in rows]
             dtype = torch.float32 if isinstance(values[0], float) else torch.long
             batch[name] = torch.tensor(values, dtype=dtype)
+        for name in rows[0]:
+            if name.startswith(TEACHER):
+                batch[name] = _stack_logits([row[name] for row in rows], name, width)
+        if self.keep_row:
+            batch["row"] = torch.tensor([row["row"] for row in rows])
         return batch
+
+
+def _stack_logits(values: Sequence[Any], name: str, width: int) -> Tensor:
+    """Logits of a batch, those of tokens filled up with zeros."""
+    tensors = [torch.tensor(value, dtype=torch.float32) for value in values]
+    if name not in _TEACHER_PER_TOKEN and tensors[0].dim() < 2:
+        return torch.stack(tensors)
+    stacked = torch.zeros(len(tensors), width, *tensors[0].shape[1:])
+    for index, tensor in enumerate(tensors):
+        stacked[index, : len(tensor)] = tensor
+    return stacked
 
 
 def _is_nested(ids: Sequence[Any]) -> bool:

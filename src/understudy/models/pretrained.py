@@ -135,15 +135,8 @@ def load_model(
             f"{model} has no head for {task.kind} (its architecture is {found}). Fine-tune it first: "
             f"understudy finetune {model} --task {task.name} …"
         )
-    if labels is not None:
-        config.id2label = dict(enumerate(labels))
-        config.label2id = {name: index for index, name in enumerate(labels)}
-    elif task.kind == "regression":
-        config.num_labels = 1
-        config.problem_type = "regression"
-    for name, value in vars(config).items():
-        if dropout is not None and "dropout" in name and isinstance(value, float):
-            setattr(config, name, dropout)
+    set_labels(config, task, labels)
+    set_dropout(config, dropout)
     auto_class = getattr(transformers, task.auto_class)
     options = {"attn_implementation": attention} if attention else {}
     try:
@@ -153,3 +146,20 @@ def load_model(
     except (OSError, ValueError, RuntimeError) as error:
         raise ModelError(f"{model!r} cannot be loaded with a {task.kind} head: {error}") from error
     return loaded
+
+
+def set_labels(config: Any, task: Task, labels: Sequence[str] | None) -> None:
+    """Write the task's labels, or that there is one number to predict, into a config."""
+    if labels is not None:
+        config.id2label = dict(enumerate(labels))
+        config.label2id = {name: index for index, name in enumerate(labels)}
+    elif task.kind == "regression":
+        config.num_labels = 1
+        config.problem_type = "regression"
+
+
+def set_dropout(config: Any, dropout: float | None) -> None:
+    """Every dropout probability of a config; None leaves them."""
+    for name, value in vars(config).items():
+        if dropout is not None and "dropout" in name and isinstance(value, float):
+            setattr(config, name, dropout)

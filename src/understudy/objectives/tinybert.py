@@ -69,14 +69,30 @@ def _square_linear(left_BNLD: Tensor, right_BNLD: Tensor) -> Tensor:
 def _difference_factors(
     student: QueryKey, teacher: QueryKey, mask_BL: Tensor, num_heads: int | None, padded: bool
 ) -> tuple[Tensor, Tensor]:
-    """U and V, zero at padding: left out before anything is computed, it may hold anything."""
+    """U and V, zero at padding, in float32: scores are sums of many products.
+
+    Mask, scaling and sign are one factor by token, since every pass over the states costs as much as
+    the product itself.
+    """
     heads = _common_heads(student, teacher, num_heads)
-    student_query, student_key = _split_heads(student, heads)
-    teacher_query, teacher_key = _split_heads(teacher, heads)
-    left = torch.cat([student_query, -teacher_query.detach()], dim=-1)
-    right = torch.cat([student_key, teacher_key.detach()], dim=-1)
-    real = (mask_BL > 0)[:, None, :, None]
-    return left if padded else torch.where(real, left, 0), torch.where(real, right, 0)
+    real_BL = (mask_BL > 0).float()
+    queries_BL = torch.ones_like(real_BL) if padded else real_BL
+
+    def split(whole_BLW: Tensor, factor_BL: Tensor) -> Tensor:
+        scaled_BLW = whole_BLW * factor_BL[:, :, None]
+        return scaled_BLW.view(*scaled_BLW.shape[:2], heads, -1).transpose(1, 2)
+
+    student_query = split(student.query_BLW, queries_BL * _scaling(student, heads))
+    teacher_query = split(teacher.query_BLW.detach(), queries_BL * -_scaling(teacher, heads))
+    student_key, teacher_key = split(student.key_BLW, real_BL), split(teacher.key_BLW.detach(), real_BL)
+    left = torch.cat([student_query, teacher_query], dim=-1)
+    right = torch.cat([student_key, teacher_key], dim=-1)
+    return left, right
+
+
+def _scaling(layer: QueryKey, num_heads: int) -> float:
+    """The model's own, or that of its relation heads' size."""
+    return layer.scaling if num_heads == layer.num_heads else (layer.width // num_heads) ** -0.5
 
 
 def hidden_loss(student_BLH: Tensor, teacher_BLH: Tensor, mask_BL: Tensor, *, padded: bool = False) -> Tensor:
@@ -96,10 +112,10 @@ def hidden_loss(student_BLH: Tensor, teacher_BLH: Tensor, mask_BL: Tensor, *, pa
             f"{tuple(teacher_BLH.shape)}; project the student first"
         )
     difference = student_BLH.float() - teacher_BLH.detach().float()
+    loss_BL = difference.square().mean(dim=-1)
     if padded:
-        return difference.square().mean(dim=(1, 2))
-    difference = torch.where((mask_BL > 0)[:, :, None], difference, 0)
-    return difference.square().mean(dim=-1).sum(dim=1) / _num_tokens(mask_BL)
+        return loss_BL.mean(dim=1)
+    return torch.where(mask_BL > 0, loss_BL, 0).sum(dim=1) / _num_tokens(mask_BL)
 
 
 def embedding_loss(
@@ -114,22 +130,89 @@ def prediction_loss(
 ) -> Tensor:
     """TinyBERT Eq. 10: cross entropy of softened predictions, CE(z_T / t, z_S / t), by example.
 
-    For question answering call it for starts and for ends and take the mean; positions outside the
-    context have logits of −∞ on both sides or on none.
+    Args:
+        student_BC: logits of the classes, or of a question's choices.
+        padded: divide by the number of classes as well, as the published code does.
+
+    Returns:
+        loss_B.
+    """
+    _check_predictions(student_BC, teacher_BC, temperature)
+    loss_B = _soft_cross_entropy(student_BC, teacher_BC, temperature)
+    return loss_B / student_BC.shape[-1] if padded else loss_B
+
+
+def token_prediction_loss(
+    student_BLC: Tensor,
+    teacher_BLC: Tensor,
+    mask_BL: Tensor,
+    *,
+    temperature: float = 1.0,
+    padded: bool = False,
+) -> Tensor:
+    """TinyBERT Eq. 10 at every token (token classification): the mean over real tokens, by example.
 
     Args:
-        padded: divide by the number of classes as well, as the published code does.
+        mask_BL: 1 or True at real tokens.
+        padded: count padded positions too, and divide by the number of classes as well.
     """
+    _check_predictions(student_BLC, teacher_BLC, temperature)
+    loss_BL = _soft_cross_entropy(student_BLC, teacher_BLC, temperature)
+    if padded:
+        return loss_BL.mean(dim=1) / student_BLC.shape[-1]
+    return torch.where(mask_BL > 0, loss_BL, 0).sum(dim=1) / _num_tokens(mask_BL)
+
+
+def span_prediction_loss(
+    student_BL: Tensor,
+    teacher_BL: Tensor,
+    mask_BL: Tensor,
+    *,
+    temperature: float = 1.0,
+    padded: bool = False,
+) -> Tensor:
+    """TinyBERT Eq. 10 over positions (question answering), by example.
+
+    Call it for starts and for ends; the loss of an answer is the mean of both.
+
+    Args:
+        mask_BL: 1 or True at real tokens; others are no possible position on either side.
+        padded: padding is a possible position, and the padded length divides.
+    """
+    _check_predictions(student_BL, teacher_BL, temperature)
+    if padded:
+        return _soft_cross_entropy(student_BL, teacher_BL, temperature) / student_BL.shape[-1]
+    # The smallest number and not −∞, whose product with a probability of 0 would be no number.
+    lowest = torch.finfo(torch.float32).min
+    real = mask_BL > 0
+    student_BL, teacher_BL = (
+        torch.where(real, side.float() / temperature, lowest) for side in (student_BL, teacher_BL)
+    )
+    target_BL = nn.functional.softmax(teacher_BL.detach(), dim=-1)
+    log_BL = nn.functional.log_softmax(student_BL, dim=-1)
+    return -torch.where(real, target_BL * log_BL, 0).sum(dim=-1)
+
+
+def regression_prediction_loss(student_B: Tensor, teacher_B: Tensor) -> Tensor:
+    """Where the prediction is a number, TinyBERT Eq. 10 has no classes: squared error to the teacher's."""
+    _check_predictions(student_B, teacher_B, 1.0)
+    return (student_B.float() - teacher_B.detach().float()).square()
+
+
+def _soft_cross_entropy(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """−Σ softmax(z_T / t) · log softmax(z_S / t) over the last dimension."""
+    target = nn.functional.softmax(teacher.detach().float() / temperature, dim=-1)
+    return -(target * nn.functional.log_softmax(student.float() / temperature, dim=-1)).sum(dim=-1)
+
+
+def _check_predictions(student: Tensor, teacher: Tensor, temperature: float) -> None:
     if temperature <= 0:
         raise ValueError(f"temperature must be positive, got {temperature}")
-    if student_BC.shape != teacher_BC.shape:
+    if student.shape != teacher.shape:
         raise ValueError(
-            f"student and teacher must have the same shape, got {tuple(student_BC.shape)} and "
-            f"{tuple(teacher_BC.shape)}"
+            f"student and teacher must have the same shape, got {tuple(student.shape)} and "
+            f"{tuple(teacher.shape)}"
         )
-    target_BC = nn.functional.softmax(teacher_BC.detach().float() / temperature, dim=-1)
-    loss_B = nn.functional.cross_entropy(student_BC.float() / temperature, target_BC, reduction="none")
-    return loss_B / student_BC.shape[-1] if padded else loss_B
 
 
 def _common_heads(student: QueryKey, teacher: QueryKey, num_heads: int | None) -> int:
@@ -145,16 +228,6 @@ def _common_heads(student: QueryKey, teacher: QueryKey, num_heads: int | None) -
         if side.width % num_heads:
             raise ValueError(f"num_heads must divide the {name}'s width of {side.width}, got {num_heads}")
     return num_heads
-
-
-def _split_heads(layer: QueryKey, num_heads: int) -> tuple[Tensor, Tensor]:
-    """Queries, scaled, and keys as (B, N, L, D), in float32: scores are sums of many products."""
-    scaling = layer.scaling if num_heads == layer.num_heads else (layer.width // num_heads) ** -0.5
-
-    def split(whole_BLW: Tensor) -> Tensor:
-        return whole_BLW.float().view(*whole_BLW.shape[:2], num_heads, -1).transpose(1, 2)
-
-    return split(layer.query_BLW) * scaling, split(layer.key_BLW)
 
 
 def _num_tokens(mask_BL: Tensor) -> Tensor:

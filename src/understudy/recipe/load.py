@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from understudy.data.tasks import get_task
 from understudy.errors import RecipeError
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.shelf import read_shipped, shipped_recipes
@@ -30,6 +31,40 @@ def load_recipe(name_or_file: str | Path, settings: Sequence[str] | Mapping[str,
     if not isinstance(values, dict):
         raise RecipeError(f"{origin} must be a mapping of keys to values, got {type(values).__name__}.")
     return Recipe.from_mapping(apply_settings(values, settings), origin=origin)
+
+
+def build_recipe(
+    prefix: str,
+    given: Mapping[str, Any],
+    *,
+    task: str | None,
+    recipe: str | Path | None,
+    settings: Sequence[str] | Mapping[str, Any],
+) -> Recipe:
+    """The recipe that a command's arguments describe.
+
+    Args:
+        prefix: the shipped recipe is `PREFIX-TASK` where none is named.
+        given: dotted keys that the command has options for; None was not given.
+        settings: `--set`, which wins over everything.
+    """
+    row = get_task(task) if task is not None else None
+    if recipe is None:
+        if row is None:
+            raise RecipeError("--task or --recipe must be given, e.g. --task mrpc.")
+        recipe = f"{prefix}-{row.name}"
+    elif row is not None and load_recipe(recipe).task != row.name:
+        raise RecipeError(
+            f"--task {row.name} and the recipe {recipe}, which is for {load_recipe(recipe).task}, exclude "
+            f"each other. Leave one out, or say --set task={row.name} if that is what you mean."
+        )
+    over = {key: str(value) for key, value in given.items() if value is not None}
+    loaded = load_recipe(recipe, over)
+    if not settings:
+        return loaded
+    return Recipe.from_mapping(
+        apply_settings(loaded.model_dump(exclude_defaults=True), settings), origin=str(recipe)
+    )
 
 
 def _read(name_or_file: str | Path) -> tuple[str, str]:

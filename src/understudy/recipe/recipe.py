@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from understudy.data.settings import DataSettings
 from understudy.data.tasks import Task, get_task
 from understudy.errors import RecipeError
+from understudy.models.student import StudentSettings
+from understudy.recipe.distillation import IntermediateSettings, Method, Normalization, PredictionSettings
 from understudy.training.arguments import check_training
 
 
@@ -29,7 +31,14 @@ class Recipe(BaseModel):
     """A row of the task table, e.g. `mrpc`; for files of your own the kind, e.g. `classification`."""
     model: str | None = None
     """The model to start from: a folder or a hub name."""
+    method: Method | None = None
+    """How a student learns from its teacher; None for fine-tuning."""
+    teacher: str | None = None
+    """The fine-tuned model to learn from: a folder or a hub name."""
+    student: StudentSettings = StudentSettings()
     data: DataSettings = DataSettings()
+    seed: Annotated[int, Field(ge=0)] = 42
+    """Of everything random; `training.seed` of a stage wins over it."""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
     """Every dropout probability while training; the model's own where not given."""
     attention: str | None = None
@@ -37,6 +46,10 @@ class Recipe(BaseModel):
     is the faster one there), transformers' choice elsewhere."""
     training: dict[str, Any] = {}
     """transformers' TrainingArguments by its own names."""
+    normalization: Normalization = "real"
+    """Means over real tokens, or over padding too, as in the published code."""
+    intermediate: IntermediateSettings | None = None
+    prediction: PredictionSettings | None = None
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], *, origin: str = "recipe") -> Recipe:
@@ -51,10 +64,16 @@ class Recipe(BaseModel):
             raise RecipeError("\n".join(f"{origin}: {line}" for line in _explain(error))) from None
         try:
             task = get_task(recipe.task)
-            training = check_training(recipe.training)
+            changed: dict[str, Any] = {"task": task.name, "training": check_training(recipe.training)}
+            for name in ("intermediate", "prediction"):
+                block = getattr(recipe, name)
+                if block is not None:
+                    changed[name] = _check_block(name, block)
+            recipe = recipe.model_copy(update=changed)
+            _refuse_without_effect(recipe)
         except RecipeError as error:
             raise RecipeError(f"{origin}: {error}") from None
-        return recipe.model_copy(update={"task": task.name, "training": training})
+        return recipe
 
     @property
     def task_row(self) -> Task:
@@ -70,13 +89,55 @@ class Recipe(BaseModel):
         return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
 
 
+_BLOCKS: Mapping[str, type[BaseModel]] = {
+    "data": DataSettings,
+    "student": StudentSettings,
+    "intermediate": IntermediateSettings,
+    "prediction": PredictionSettings,
+}
+
+
+def _check_block(name: str, block: Any) -> Any:
+    """A stage's block with its TrainingArguments checked, those to be tried included."""
+    idle = ("eval_strategy", "load_best_model_at_end") if name == "intermediate" else ()
+    for key in idle:
+        if key in block.training:
+            raise RecipeError(
+                f"intermediate.training.{key} has no effect: nothing is scored before the prediction stage."
+            )
+    try:
+        changed: dict[str, Any] = {"training": check_training(block.training)}
+        if getattr(block, "search", None):
+            changed["search"] = {
+                key: [check_training({key: value})[key] for value in values]
+                for key, values in block.search.items()
+            }
+    except RecipeError as error:
+        raise RecipeError(str(error).replace("training.", f"{name}.training.", 1)) from None
+    return block.model_copy(update=changed)
+
+
+def _refuse_without_effect(recipe: Recipe) -> None:
+    """A key that the method never reads is a mistake, not a wish to pass over."""
+    distilling = ("teacher", "student", "normalization", "intermediate", "prediction")
+    unread = ("model", "training") if recipe.method else distilling
+    given = [name for name in unread if getattr(recipe, name) != Recipe.model_fields[name].default]
+    if given and recipe.method:
+        raise RecipeError(
+            f"{given[0]} has no effect with method: {recipe.method}; its keys are {', '.join(distilling)}."
+        )
+    if given:
+        raise RecipeError(f"{given[0]} has no effect without a method; give method: tinybert.")
+
+
 def _explain(error: ValidationError) -> list[str]:
     lines = []
     for detail in error.errors():
         key = ".".join(str(part) for part in detail["loc"] if part not in ("str", "int"))
         got = detail["input"]
         if detail["type"] == "extra_forbidden":
-            fields = DataSettings.model_fields if key.startswith("data.") else Recipe.model_fields
+            block = _BLOCKS.get(key.split(".")[0], Recipe) if "." in key else Recipe
+            fields = block.model_fields
             close = difflib.get_close_matches(key.split(".")[-1], fields, n=1)
             hint = f"Did you mean {close[0]!r}? " if close else ""
             lines.append(f"{key} is not a key. {hint}Allowed: {', '.join(fields)}.")

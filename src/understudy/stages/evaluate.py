@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from understudy.data.load import TaskData, load_data
 from understudy.data.sources import dev_splits
 from understudy.errors import OutputError, RecipeError
-from understudy.evaluation.bootstrap import estimate_difference
-from understudy.evaluation.metrics import METRICS
+from understudy.evaluation.compare import compare
 from understudy.evaluation.score import Score, prepare_split, score_model
 from understudy.models.pretrained import (
     check_max_length,
@@ -27,6 +25,7 @@ from understudy.recipe.recipe import Recipe
 from understudy.stages.result import (
     RECIPE,
     RESULT,
+    STUDENT,
     StageResult,
     announce,
     data_content,
@@ -88,21 +87,7 @@ def evaluate(
         other = others[0]
         content["against"] = {"model": names[1], **score_content(other)}
         content["hashes"]["against"] = hash_model(names[1])
-        content["difference"] = {
-            name: {
-                metric: asdict(
-                    estimate_difference(
-                        METRICS[metric],
-                        scores[name].predictions.outcomes,
-                        other[name].predictions.outcomes,
-                    )
-                )
-                for metric in run.task_row.metrics
-            }
-            for name in splits
-        }
-        if run.task_row.kind != "regression":
-            content["agreement"] = {name: _agreement(scores[name], other[name]) for name in splits}
+        content |= compare(run.task_row, scores, other)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         write_result(folder, content)
@@ -118,8 +103,8 @@ def evaluation_recipe(
     settings: Sequence[str] | Mapping[str, Any],
 ) -> Recipe:
     """The recipe given, else the one saved beside the model, else one of task and data alone."""
-    saved = Path(model).expanduser() / RECIPE
-    if recipe is None and task is None and saved.is_file():
+    saved = _saved_recipe(model)
+    if recipe is None and task is None and saved is not None:
         recipe = saved
     if recipe is not None:
         values = load_recipe(recipe).model_dump(exclude_defaults=True)
@@ -142,10 +127,17 @@ def evaluation_recipe(
     return Recipe.from_mapping(apply_settings(values, settings))
 
 
-def _refuse_unfinished(model: str | Path) -> None:
+def _saved_recipe(model: str | Path) -> Path | None:
+    """In a model's folder, or above a student's, which is an ordinary model and nothing else."""
     folder = Path(model).expanduser()
-    if (folder / RECIPE).is_file() and not (folder / RESULT).is_file():
-        raise OutputError(f"{model} holds an unfinished run. Run its finetune command again: it continues.")
+    places = [folder / RECIPE] + ([folder.resolve().parent / RECIPE] if folder.name == STUDENT else [])
+    return next((place for place in places if place.is_file()), None)
+
+
+def _refuse_unfinished(model: str | Path) -> None:
+    saved = _saved_recipe(model)
+    if saved is not None and not saved.with_name(RESULT).is_file():
+        raise OutputError(f"{model} holds an unfinished run. Run its command again: it continues.")
 
 
 def _load(model: str, run: Recipe, data: TaskData) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
@@ -172,9 +164,3 @@ def _score(
         )
         for split, rows in data.splits.items()
     }
-
-
-def _agreement(first: Score, second: Score) -> float:
-    """The share of rows on which both say the same."""
-    pairs = zip(first.predictions.values, second.predictions.values, strict=True)
-    return sum(bool(one == other) for one, other in pairs) / first.num_rows

@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 RESULT = "result.json"
 TRAINING_FOLDER = "training"  # checkpoints and tracker logs, beside the model
 RECIPE = "recipe.yaml"
+STUDENT = "student"  # the model that a distillation leaves
+INTERMEDIATE = "intermediate"  # and its two stages
+PREDICTION = "prediction"
 INPUTS = "inputs.json"
 
 
@@ -76,7 +79,8 @@ def start_output(output_dir: Path, recipe: Recipe, hashes: Mapping[str, str], *,
         )
     if overwrite:
         (output_dir / RESULT).unlink(missing_ok=True)
-        shutil.rmtree(output_dir / TRAINING_FOLDER, ignore_errors=True)
+        for name in (TRAINING_FOLDER, INTERMEDIATE, PREDICTION, STUDENT):
+            shutil.rmtree(output_dir / name, ignore_errors=True)
     output_dir.mkdir(parents=True, exist_ok=True)
     write_atomically(output_dir / RECIPE, recipe.to_yaml())
     write_atomically(saved, inputs)
@@ -149,7 +153,12 @@ def resolve_paths(recipe: Recipe) -> Recipe:
 
     places = {name: absolute(getattr(recipe.data, name)) for name in ("source", "train", "dev", "test")}
     return recipe.model_copy(
-        update={"model": absolute(recipe.model), "data": recipe.data.model_copy(update=places)}
+        update={
+            "model": absolute(recipe.model),
+            "teacher": absolute(recipe.teacher),
+            "student": recipe.student.model_copy(update={"model": absolute(recipe.student.model)}),
+            "data": recipe.data.model_copy(update=places),
+        }
     )
 
 

@@ -1,26 +1,46 @@
-"""Which checkpoint a run continues from."""
+"""Which checkpoint a run continues from: the newest one whose files are all as they were written."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from pathlib import Path
+
+SEAL = "seal.json"
+
+
+def seal_checkpoint(folder: Path) -> None:
+    """Write the hash of every file beside them, last and at once.
+
+    Trainer writes its files in place, so that a process that dies leaves half a checkpoint: one
+    without a seal, or with another content than its seal says, is none.
+    """
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SEAL)
+    hashes = {str(path.relative_to(folder)): _hash(path) for path in files}
+    temporary = folder / f"{SEAL}.writing"
+    temporary.write_text(json.dumps(hashes, indent=2), "utf-8")
+    os.replace(temporary, folder / SEAL)
 
 
 def last_complete_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that was written to its end, None where there is none.
-
-    Trainer writes in place, `trainer_state.json` last: a folder where it is missing or cut off was
-    being written when the process died.
-    """
+    """The newest checkpoint that is whole, None where there is none."""
     numbered = [
         (int(path.name.removeprefix("checkpoint-")), path)
         for path in folder.glob("checkpoint-*")
         if path.name.removeprefix("checkpoint-").isdigit()
     ]
-    for _, path in sorted(numbered, reverse=True):
-        try:
-            json.loads((path / "trainer_state.json").read_text("utf-8"))
-        except (OSError, ValueError):
-            continue
-        return path
-    return None
+    return next((path for _, path in sorted(numbered, reverse=True) if _is_whole(path)), None)
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        hashes = json.loads((folder / SEAL).read_text("utf-8"))
+        return all(_hash(folder / name) == expected for name, expected in hashes.items())
+    except (OSError, ValueError):
+        return False
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,14 +1,27 @@
-"""transformers' Trainer with the order of rows that the design asks for."""
+"""transformers' Trainer with the order of rows that the design asks for, and with named losses."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
+from torch import Tensor, nn
 from torch.utils.data import Sampler, SequentialSampler
-from transformers import Trainer
+from transformers import PrinterCallback, ProgressCallback, Trainer
 
+from understudy.errors import TrainingError
+from understudy.objectives.compose import weighted_sum
+from understudy.training.checkpoint import seal_checkpoint
 from understudy.training.order import LengthGroupedSampler
+from understudy.training.progress import FiguresOnTheBar
+
+# B batch
+
+Terms = Callable[[nn.Module, Mapping[str, Tensor]], dict[str, Tensor]]
+"""A student and a batch to its losses by name, loss_B each."""
 
 
 class OrderedTrainer(Trainer):
@@ -18,6 +31,13 @@ class OrderedTrainer(Trainer):
     short, and shuffles evaluation rows too, so that predictions come back in another order than
     their rows.
     """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.remove_callback(PrinterCallback)
+        if not self.args.disable_tqdm:
+            self.remove_callback(ProgressCallback)
+            self.add_callback(FiguresOnTheBar())
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int] | None:
         dataset = self.train_dataset if train_dataset is None else train_dataset
@@ -31,3 +51,69 @@ class OrderedTrainer(Trainer):
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Sampler[int] | None:
         return SequentialSampler(eval_dataset)
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        self.accelerator.wait_for_everyone()  # each process writes its own random state
+        if self.args.should_save:
+            seal_checkpoint(Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}")
+
+
+class DistillationTrainer(OrderedTrainer):
+    """Trains on a weighted sum of named losses, one per example each (TinyBERT Eq. 6).
+
+    Every term is logged by its name, as the mean since the last log. A loss that is not a number stops
+    the run and names its rows. The teacher is none of this trainer's business: `terms` knows it.
+    Batches must have `row`, the rows' numbers.
+    """
+
+    loss_is_scaled_for_ga = False  # a mean over the batch: Trainer divides by accumulation steps
+
+    def __init__(self, *arguments: Any, terms: Terms, weights: Mapping[str, float], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.terms = terms
+        self.weights = weights
+        self._sums: dict[str, Tensor] = {}
+        self._num_batches = 0
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Any:
+        """The mean of the batch's losses; in evaluation the model's own, against the labels."""
+        rows = inputs.pop("row")
+        if return_outputs:  # only evaluation asks for them
+            return super().compute_loss(model, inputs, True, num_items_in_batch)
+        terms = self.terms(model, inputs)
+        loss_B = weighted_sum(terms, self.weights)
+        if not torch.isfinite(loss_B).all():
+            raise TrainingError(_describe_bad(terms, loss_B, rows, self.state.global_step))
+        self._num_batches += 1
+        for name, term_B in terms.items():
+            mean = term_B.detach().mean()
+            self._sums[name] = self._sums[name] + mean if name in self._sums else mean
+        return loss_B.mean()
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Trainer's figures, and each term's mean since the last log."""
+        if "loss" in logs and self._sums:
+            means = torch.stack(list(self._sums.values())) / self._num_batches
+            means = self.accelerator.reduce(means, reduction="mean")
+            logs |= {f"loss_{name}": mean for name, mean in zip(self._sums, means.tolist(), strict=True)}
+            self._sums, self._num_batches = {}, 0
+        super().log(logs, start_time)
+
+
+def _describe_bad(terms: Mapping[str, Tensor], loss_B: Tensor, rows: Tensor, step: int) -> str:
+    bad_B = ~torch.isfinite(loss_B)
+    names = [name for name, term_B in terms.items() if not torch.isfinite(term_B).all()]
+    shown = ", ".join(str(row) for row in rows[bad_B].tolist()[:10])
+    return (
+        f"after {step} steps the loss is not a number on {int(bad_B.sum())} of {len(rows)} rows (numbers in "
+        f"the training set, from 0: {shown}); terms: {', '.join(names)}. If all rows of the batch are "
+        "named, the learning rate is likely too high: lower it in the stage's training block. If a few "
+        "are, look at them. The last checkpoint is from before."
+    )

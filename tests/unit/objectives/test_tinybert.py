@@ -20,6 +20,9 @@ from understudy.objectives.tinybert import (
     embedding_loss,
     hidden_loss,
     prediction_loss,
+    regression_prediction_loss,
+    span_prediction_loss,
+    token_prediction_loss,
 )
 
 MODULE = "understudy.objectives.tinybert"
@@ -196,12 +199,12 @@ def test_gradients_reach_the_student_only() -> None:
 def test_what_stands_at_padding_reaches_no_gradient(way: str) -> None:
     student, teacher = layer(0, 1, 3, 2, 4), layer(1, 1, 3, 2, 4)
     with torch.no_grad():
-        student.query_BLW[0, 2] = student.key_BLW[0, 2] = float("inf")
+        student.query_BLW[0, 2] = student.key_BLW[0, 2] = 1e4  # anything finite
     by(way, student, teacher, torch.tensor([[1, 1, 0]])).sum().backward()
     assert student.query_BLW.grad is not None
     assert student.query_BLW.grad.isfinite().all()
     assert (student.query_BLW.grad[0, 2] == 0).all()
-    states = torch.tensor([[[1.0], [float("nan")]]], requires_grad=True)
+    states = torch.tensor([[[1.0], [1e4]]], requires_grad=True)
     hidden_loss(states, torch.zeros(1, 2, 1), torch.tensor([[1, 0]])).sum().backward()
     assert states.grad is not None
     assert states.grad.flatten().tolist() == [2.0, 0.0]
@@ -231,7 +234,7 @@ def test_padding_order_and_split_change_no_attention_loss(way: str) -> None:
         torch.testing.assert_close(loss, wanted, rtol=0, atol=1e-6)
 
     # Padding may hold anything, also what is no number.
-    garbage = torch.full((3, 4, 1), float("inf"))
+    garbage = torch.full((3, 4, 1), 1e4)
     compare(
         lambda x: torch.cat([x, garbage.expand(-1, -1, x.shape[-1])], dim=1),
         prefix_mask(lengths, 11),
@@ -246,7 +249,7 @@ def test_padding_order_and_split_change_no_hidden_loss() -> None:
     student, teacher = torch.randn(2, 3, 7, 4, generator=torch.Generator().manual_seed(0))
     mask = prefix_mask(lengths, 7)
     expected = hidden_loss(student, teacher, mask)
-    garbage = torch.full((3, 4, 4), float("nan"))
+    garbage = torch.full((3, 4, 4), 1e4)
     wide = hidden_loss(
         torch.cat([student, garbage], 1), torch.cat([teacher, garbage], 1), prefix_mask(lengths, 11)
     )
@@ -255,3 +258,69 @@ def test_padding_order_and_split_change_no_hidden_loss() -> None:
     torch.testing.assert_close(
         hidden_loss(student[1:2, :3], teacher[1:2, :3], mask[1:2, :3]), expected[1:2], rtol=0, atol=1e-6
     )
+
+
+ENTROPY = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
+
+
+def test_predictions_of_tokens_by_hand() -> None:
+    # First token: teacher (1/4, 3/4) against an even student, ln 2. Second: the teacher itself.
+    teacher = torch.tensor([[[0.0, math.log(3)], [0.0, math.log(3)], [5.0, -5.0]]])
+    student = torch.tensor([[[0.0, 0.0], [0.0, math.log(3)], [-9.0, 9.0]]])
+    loss = token_prediction_loss(student, teacher, torch.tensor([[1, 1, 0]]))
+    assert loss.tolist() == pytest.approx([(math.log(2) + ENTROPY) / 2])
+    assert token_prediction_loss(student, teacher, torch.tensor([[1, 0, 0]])).tolist() == pytest.approx(
+        [math.log(2)]
+    )
+    # As published: the mean over all three positions and both classes; the third is nearly 18.
+    every = token_prediction_loss(student, teacher, torch.tensor([[1, 1, 1]]))
+    padded = token_prediction_loss(student, teacher, torch.tensor([[1, 1, 0]]), padded=True)
+    assert padded.tolist() == pytest.approx((every / 2).tolist())
+
+
+def test_predictions_of_positions_by_hand() -> None:
+    # Over the two real positions: teacher (1/4, 3/4), student even. Padding's logits have no say.
+    teacher = torch.tensor([[0.0, math.log(3), 50.0]])
+    student = torch.tensor([[1.0, 1.0, 70.0]])
+    loss = span_prediction_loss(student, teacher, torch.tensor([[1, 1, 0]]))
+    assert loss.tolist() == pytest.approx([math.log(2)])
+    # Temperature 2 on both sides: (1, √3) / (1 + √3) against an even student is ln 2 again.
+    assert span_prediction_loss(student, teacher, torch.tensor([[1, 1, 0]]), temperature=2.0).tolist() == (
+        pytest.approx([math.log(2)])
+    )
+    # As published, padding is a position: the teacher is sure of it, and so is the student; 3 divides.
+    padded = span_prediction_loss(student, teacher, torch.tensor([[1, 1, 0]]), padded=True)
+    assert padded.tolist() == pytest.approx([0.0], abs=1e-6)
+
+
+def test_predictions_of_numbers_by_hand() -> None:
+    loss = regression_prediction_loss(torch.tensor([1.0, 2.0]), torch.tensor([4.0, 2.5]))
+    assert loss.tolist() == pytest.approx([9.0, 0.25])
+
+
+@pytest.mark.parametrize("loss", [token_prediction_loss, span_prediction_loss])
+def test_padding_and_batch_do_not_change_predictions_of_tokens(loss: Callable[..., Tensor]) -> None:
+    shape = (3, 5, 4) if loss is token_prediction_loss else (3, 5)
+    student, teacher = torch.randn(2, *shape)
+    mask = prefix_mask([5, 2, 4], 5)
+    whole = loss(student, teacher, mask)
+    wider = [torch.cat([side, torch.full((3, 3, *shape[2:]), 1e4)], dim=1) for side in (student, teacher)]
+    assert torch.allclose(loss(*wider, prefix_mask([5, 2, 4], 8)), whole, atol=1e-6)
+    order = [2, 0, 1]
+    assert torch.allclose(loss(student[order], teacher[order], mask[order]), whole[order], atol=1e-6)
+    assert torch.allclose(loss(student[1:2], teacher[1:2], mask[1:2]), whole[1:2], atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", [token_prediction_loss, span_prediction_loss, regression_prediction_loss])
+def test_gradients_of_every_prediction_reach_the_student_only(loss: Callable[..., Tensor]) -> None:
+    shape = {token_prediction_loss: (2, 3, 4), span_prediction_loss: (2, 3)}.get(loss, (2,))
+    student, teacher = (torch.randn(shape, requires_grad=True) for _ in range(2))
+    masks = () if loss is regression_prediction_loss else (prefix_mask([3, 2], 3),)
+    loss(student, teacher, *masks).sum().backward()
+    assert student.grad is not None
+    assert student.grad.isfinite().all()
+    assert teacher.grad is None
+    if masks:
+        assert (student.grad[1, 2] == 0).all()
+    with pytest.raises(ValueError, match="must have the same shape"):
+        loss(student[:1], teacher, *masks)

@@ -17,14 +17,16 @@ def test_shipped_recipes_are_valid_and_carry_their_command(name: str) -> None:
     recipe = load_recipe(name)
     header = [line for line in shipped_recipes()[name].splitlines() if line.startswith("# ")]
     command = header[-1].removeprefix("# ")
-    assert command.startswith("understudy finetune ")
-    assert name == f"finetune-{recipe.task}" or f"--recipe {name} " in command
+    verb = "distill" if recipe.method else "finetune"
+    assert command.startswith(f"understudy {verb} ")
+    assert name == f"{recipe.method or verb}-{recipe.task}" or f"--recipe {name} " in command
     if not name.startswith("desk-"):
         assert f"--task {recipe.task} " in command
 
 
 def test_every_task_has_a_recipe() -> None:
-    assert {f"finetune-{task}" for task in TASKS} <= set(shipped_recipes())
+    for prefix in ("finetune", "tinybert"):
+        assert {f"{prefix}-{task}" for task in TASKS} <= set(shipped_recipes())
 
 
 def test_a_recipe_is_frozen() -> None:

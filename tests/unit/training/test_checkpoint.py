@@ -2,14 +2,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from understudy.training.checkpoint import last_complete_checkpoint
+from understudy.training.checkpoint import SEAL, last_complete_checkpoint, seal_checkpoint
 
 
-def checkpoint(folder: Path, step: int, state: str | None = "{}") -> Path:
+def checkpoint(folder: Path, step: int, *, sealed: bool = True) -> Path:
     path = folder / f"checkpoint-{step}"
     path.mkdir(parents=True)
-    if state is not None:
-        (path / "trainer_state.json").write_text(state)
+    (path / "model.safetensors").write_bytes(bytes(100))
+    (path / "trainer_state.json").write_text("{}")
+    if sealed:
+        seal_checkpoint(path)
     return path
 
 
@@ -19,10 +21,14 @@ def test_the_newest_by_number(tmp_path: Path) -> None:
     assert last_complete_checkpoint(tmp_path) == newest
 
 
-def test_half_written_ones_are_passed_over(tmp_path: Path) -> None:
+def test_half_written_and_damaged_ones_are_passed_over(tmp_path: Path) -> None:
     whole = checkpoint(tmp_path, 5)
-    checkpoint(tmp_path, 10, state=None)
-    checkpoint(tmp_path, 15, state='{"epoch": 1')
+    checkpoint(tmp_path, 10, sealed=False)
+    (checkpoint(tmp_path, 15) / "model.safetensors").write_bytes(bytes(99))
+    (checkpoint(tmp_path, 20) / "trainer_state.json").unlink()
+    (checkpoint(tmp_path, 25) / SEAL).write_text('{"model')
+    flipped = checkpoint(tmp_path, 30) / "model.safetensors"
+    flipped.write_bytes(bytes(99) + b"x")
     (tmp_path / "checkpoint-old").mkdir()
     assert last_complete_checkpoint(tmp_path) == whole
 

@@ -1,0 +1,69 @@
+"""`understudy distill`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from understudy.cli.options import (
+    DataOption,
+    JsonOption,
+    OutputOption,
+    OverwriteOption,
+    RecipeOption,
+    SetOption,
+    TaskOption,
+)
+
+
+def distill_command(
+    output_dir: OutputOption,
+    teacher: Annotated[
+        str | None, typer.Argument(help="Fine-tuned model: folder or hub name.", show_default=False)
+    ] = None,
+    student: Annotated[
+        str | None,
+        typer.Option(
+            "--student", help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to start from."
+        ),
+    ] = None,
+    method: Annotated[
+        str, typer.Option("--method", help="tinybert: intermediate layers, then predictions.")
+    ] = "tinybert",
+    task: TaskOption = None,
+    data: DataOption = None,
+    recipe: RecipeOption = None,
+    settings: SetOption = None,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Distil a fine-tuned teacher into a small student.
+
+    `understudy distill teachers/mrpc --student tinybert-4l-312d --output-dir students/mrpc`
+
+    A teacher that `finetune` wrote knows its task and data. Any other is told them:
+
+    `understudy distill TEACHER --task mrpc --data nyu-mll/glue --output-dir students/mrpc`
+
+    The student lands in `student/` and loads with plain transformers. Run the same command again after
+    an interruption and it continues.
+    """
+    from understudy.cli.console import people_on_stderr, print_json, print_scores, say_how_to_continue
+    from understudy.stages.distill import distill
+
+    with people_on_stderr(), say_how_to_continue():
+        result = distill(
+            teacher,
+            student=student,
+            method=method,
+            task=task,
+            data=data,
+            recipe=recipe,
+            settings=settings or (),
+            output_dir=output_dir,
+            overwrite=overwrite,
+        )
+        print_scores(result)
+    if as_json:
+        print_json(result)

@@ -1,0 +1,40 @@
+"""Two models on the same rows: differences with paired intervals, and how often they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from understudy.data.tasks import Task
+from understudy.evaluation.bootstrap import estimate_difference
+from understudy.evaluation.metrics import METRICS
+from understudy.evaluation.score import Score
+
+
+def compare(task: Task, scores: Mapping[str, Score], others: Mapping[str, Score]) -> dict[str, Any]:
+    """`difference` by split and metric (the first model minus the second) and `agreement` by split."""
+    content: dict[str, Any] = {
+        "difference": {
+            split: {
+                metric: asdict(
+                    estimate_difference(
+                        METRICS[metric],
+                        score.predictions.outcomes,
+                        others[split].predictions.outcomes,
+                    )
+                )
+                for metric in task.metrics
+            }
+            for split, score in scores.items()
+        }
+    }
+    if task.kind != "regression":
+        content["agreement"] = {split: _agreement(score, others[split]) for split, score in scores.items()}
+    return content
+
+
+def _agreement(first: Score, second: Score) -> float:
+    """The share of rows on which both say the same."""
+    pairs = zip(first.predictions.values, second.predictions.values, strict=True)
+    return sum(bool(one == other) for one, other in pairs) / first.num_rows

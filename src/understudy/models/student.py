@@ -1,0 +1,217 @@
+"""Students: their shapes by name, made from scratch in their teacher's family, or loaded."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import transformers
+from pydantic import BaseModel, ConfigDict, Field
+from transformers import BertConfig, PreTrainedModel
+
+from understudy.data.tasks import Task
+from understudy.errors import ModelError, RecipeError
+from understudy.models.pretrained import load_config, load_model, load_tokenizer, set_dropout, set_labels
+
+# TinyBERT, sections 4.1 and 4.4 (table of other sizes): layers, width, feed-forward width, heads.
+SHAPES: Mapping[str, Mapping[str, int]] = {
+    name: dict(
+        zip(
+            ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads"),
+            sizes,
+            strict=True,
+        )
+    )
+    for name, sizes in {
+        "tinybert-4l-312d": (4, 312, 1200, 12),
+        "tinybert-4l-768d": (4, 768, 3072, 12),
+        "tinybert-6l-312d": (6, 312, 1200, 12),
+        "tinybert-6l-768d": (6, 768, 3072, 12),
+    }.items()
+}
+_FREE_SHAPE = re.compile(r"(\d+)l-(\d+)d")
+
+Size = Annotated[int, Field(ge=1)]
+
+
+class StudentSettings(BaseModel):
+    """The `student:` block of a recipe: a shape, or a saved student to go on with."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    shape: str | None = None
+    """A name (`tinybert-4l-312d`), or layers and width (`6l-384d`: feed-forward four times as wide, as
+    many heads as the teacher)."""
+    model: str | None = None
+    """A saved encoder to start from, e.g. a general student: a folder or a hub name."""
+    family: Literal["bert"] | None = None
+    """The teacher's own family where not given."""
+    num_hidden_layers: Size | None = None
+    hidden_size: Size | None = None
+    intermediate_size: Size | None = None
+    num_attention_heads: Size | None = None
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes given one by one, which win over the shape's."""
+        names = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+
+def parse_student(name: str) -> dict[str, str]:
+    """What `--student NAME` means: a shape where it reads like one, else a saved model."""
+    is_shape = name in SHAPES or _FREE_SHAPE.fullmatch(name) or name.startswith("tinybert-")
+    return {"shape": name} if is_shape else {"model": name}
+
+
+def load_student(
+    settings: StudentSettings,
+    teacher: str,
+    task: Task,
+    labels: Sequence[str] | None,
+    *,
+    dropout: float | None = None,
+    attention: str | None = None,
+) -> PreTrainedModel:
+    """A student with the task's head: from scratch, weights from torch's random state, or a saved one.
+
+    Args:
+        teacher: its config gives vocabulary, positions and family; its tokenizer serves both.
+        dropout, attention: as for `load_model`.
+    """
+    if settings.model is not None:
+        _check_saved(settings, teacher)
+        return load_model(
+            settings.model, task, labels, fine_tuned=False, dropout=dropout, attention=attention
+        )
+    config = base_config(settings, teacher)
+    set_labels(config, task, labels)
+    set_dropout(config, dropout)
+    if attention is not None:
+        config._attn_implementation = attention
+    student: PreTrainedModel = getattr(transformers, task.auto_class).from_config(config)
+    return student
+
+
+def base_config(settings: StudentSettings, teacher: str) -> Any:
+    """The student's config before anything of a run is written into it."""
+    if settings.model is not None:
+        return load_config(settings.model)
+    return student_config(settings, load_config(teacher))
+
+
+def student_config(settings: StudentSettings, teacher_config: Any) -> Any:
+    """The teacher's config in the student's sizes."""
+    sizes = _shape_sizes(settings.shape, teacher_config) | settings.sizes
+    missing = {"num_hidden_layers", "hidden_size"} - set(sizes)
+    if missing:
+        raise RecipeError(
+            f"student.{' and student.'.join(sorted(missing))} must be given, or a shape: student.shape="
+            f"{next(iter(SHAPES))} (also {', '.join(list(SHAPES)[1:])}, or freely 6l-384d)."
+        )
+    sizes.setdefault("intermediate_size", 4 * sizes["hidden_size"])
+    sizes.setdefault("num_attention_heads", teacher_config.num_attention_heads)
+    if sizes["hidden_size"] % sizes["num_attention_heads"]:
+        raise RecipeError(
+            f"student.hidden_size of {sizes['hidden_size']} must be a multiple of its "
+            f"{sizes['num_attention_heads']} heads. Change one, e.g. student.num_attention_heads="
+            f"{_near_divisor(sizes['hidden_size'], sizes['num_attention_heads'])}."
+        )
+    if settings.family == "bert":
+        return _bert_like(teacher_config, sizes)
+    family = teacher_config.model_type
+    if family not in _FAMILIES:
+        raise ModelError(
+            f"a student of the family {family} cannot be given a free shape (known: "
+            f"{', '.join(_FAMILIES)}). Use --set student.family=bert: it reads with the same tokenizer."
+        )
+    return _resized(teacher_config, sizes)
+
+
+def _near_divisor(width: int, heads: int) -> int:
+    return min((d for d in range(1, width + 1) if width % d == 0), key=lambda d: abs(d - heads))
+
+
+def _shape_sizes(shape: str | None, teacher_config: Any) -> dict[str, int]:
+    if shape is None:
+        return {}
+    if shape in SHAPES:
+        return dict(SHAPES[shape])
+    free = _FREE_SHAPE.fullmatch(shape)
+    if free is None:
+        raise RecipeError(
+            f"student.shape must be one of {', '.join(SHAPES)}, or layers and width like 6l-384d; got "
+            f"{shape!r}."
+        )
+    return {
+        "num_hidden_layers": int(free[1]),
+        "hidden_size": int(free[2]),
+        "num_attention_heads": teacher_config.num_attention_heads,
+    }
+
+
+# Families whose config takes these four sizes; others bind them to further ones.
+_FAMILIES = (
+    "bert",
+    "roberta",
+    "xlm-roberta",
+    "camembert",
+    "electra",
+    "distilbert",
+    "mpnet",
+    "modernbert",
+    "albert",
+    "deberta-v2",
+)
+# Where a family calls a size by another name than most.
+_OTHER_NAMES = {
+    "distilbert": {
+        "num_hidden_layers": "n_layers",
+        "hidden_size": "dim",
+        "intermediate_size": "hidden_dim",
+        "num_attention_heads": "n_heads",
+    }
+}
+# Of the teacher alone: how long its lists are, and where it came from.
+_NOT_INHERITED = ("layer_types", "architectures", "_name_or_path", "dtype", "pooler_hidden_size")
+
+
+def _resized(teacher_config: Any, sizes: Mapping[str, int]) -> Any:
+    values = copy.deepcopy(teacher_config.to_dict())
+    for name in _NOT_INHERITED:
+        values.pop(name, None)
+    names = _OTHER_NAMES.get(teacher_config.model_type, {})
+    values |= {names.get(name, name): size for name, size in sizes.items()}
+    if "embedding_size" in values:  # ELECTRA and ALBERT factorise, if that saves anything
+        values["embedding_size"] = min(values["embedding_size"], sizes["hidden_size"])
+    return type(teacher_config)(**values)
+
+
+def _bert_like(teacher_config: Any, sizes: Mapping[str, Any]) -> BertConfig:
+    return BertConfig(
+        vocab_size=teacher_config.vocab_size,
+        # Families that count from the padding id on have two more than they read; harmless here.
+        max_position_embeddings=teacher_config.max_position_embeddings,
+        type_vocab_size=max(2, getattr(teacher_config, "type_vocab_size", 2)),
+        pad_token_id=teacher_config.pad_token_id,
+        **sizes,
+    )
+
+
+def _check_saved(settings: StudentSettings, teacher: str) -> None:
+    """A saved student has its shape already, and must read the same tokens as its teacher."""
+    given = [name for name in ("shape", "family", *settings.sizes) if getattr(settings, name) is not None]
+    if given:
+        raise RecipeError(
+            f"student.model and student.{given[0]} exclude each other: a saved model has its shape. Leave "
+            "one out."
+        )
+    assert settings.model is not None
+    if load_tokenizer(settings.model).get_vocab() != load_tokenizer(teacher).get_vocab():
+        raise ModelError(
+            f"the student {settings.model} and the teacher {teacher} must share one tokenizer, and their "
+            "vocabularies differ. Start from a shape instead (student.shape), or from a student of this "
+            "teacher's family."
+        )

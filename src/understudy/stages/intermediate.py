@@ -1,0 +1,173 @@
+"""Intermediate layer distillation: a student learns its teacher's layers (TinyBERT Eqs. 7 to 9)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from transformers import PreTrainedModel, set_seed
+
+from understudy.capture.query_key import capture, prepare_capture
+from understudy.capture.representations import Representations
+from understudy.data.encode import Collator
+from understudy.errors import RecipeError
+from understudy.models.layer_map import layer_map
+from understudy.models.projections import Projections
+from understudy.models.student import base_config, load_student
+from understudy.models.teacher import cast_linears, keep_layers, load_teacher
+from understudy.objectives.compose import layer_losses
+from understudy.recipe.distillation import IntermediateSettings
+from understudy.recipe.recipe import Recipe
+from understudy.stages.result import RESULT, STUDENT, TRAINING_FOLDER, write_result
+from understudy.stages.teacher_logits import autocast_dtype
+from understudy.stages.training import (
+    LOSSES,
+    Prepared,
+    choose_attention,
+    remove_checkpoints,
+    save_model,
+    train_to_the_end,
+    write_losses,
+)
+from understudy.training.arguments import build_arguments
+from understudy.training.intermediate import ProjectedStudent, intermediate_terms
+from understudy.training.trainer import DistillationTrainer
+
+PROJECTIONS = "projections.safetensors"
+
+
+def distill_intermediate(
+    recipe: Recipe, settings: IntermediateSettings, prepared: Prepared, output_dir: Path
+) -> None:
+    """Train a student's encoder into `output_dir/student`; its head stays as it was drawn.
+
+    A folder that holds the finished stage is left as it is.
+    """
+    if (output_dir / RESULT).exists():
+        return
+    assert recipe.teacher is not None  # distill checked it
+    training_dir = output_dir / TRAINING_FOLDER
+    # Nothing is scored between the steps: the head has learnt nothing yet.
+    arguments = build_arguments(
+        {"seed": recipe.seed, **settings.training, "eval_strategy": "no"}, training_dir
+    )
+    arguments.ddp_find_unused_parameters = True  # pooler and head take no part
+    set_seed(arguments.seed)
+    student = load_student(
+        recipe.student,
+        recipe.teacher,
+        prepared.task,
+        prepared.data.labels,
+        dropout=recipe.dropout,
+        attention=choose_attention(recipe, arguments),
+    )
+    teacher = load_teacher(recipe.teacher, prepared.task, prepared.data.labels)
+    model, teacher_layers = match(student, teacher, settings)
+    keep_layers(teacher, max(teacher_layers))
+    cast_linears(teacher, autocast_dtype(arguments))
+    teacher.to(arguments.device)  # type: ignore[arg-type]  # transformers' decorator loses the type
+    trainer = DistillationTrainer(
+        model,
+        arguments,
+        data_collator=Collator(prepared.tokenizer, keep_row=True),
+        train_dataset=prepared.train,
+        processing_class=prepared.tokenizer,
+        terms=intermediate_terms(
+            teacher,
+            teacher_layers,
+            weights=settings.weights,
+            relation_heads=settings.relation_heads,
+            padded=recipe.normalization == "padded",
+            precision=autocast_dtype(arguments),
+        ),
+        weights=settings.weights,
+    )
+    outcome = train_to_the_end(trainer)
+    if not arguments.should_save:
+        return
+    save_model(student, prepared.tokenizer, output_dir / STUDENT, base_config(recipe.student, recipe.teacher))
+    save_file(model.projections.state_dict(), output_dir / PROJECTIONS)
+    content = {
+        "stage": "intermediate",
+        "layer_map": teacher_layers,
+        "losses": write_losses(output_dir / LOSSES, trainer.state.log_history),
+        "steps": outcome.global_step,
+        # Since the last start, where the run was interrupted.
+        "seconds": {"training": round(outcome.metrics["train_runtime"], 1)},
+        "seed": arguments.seed,
+    }
+    write_result(output_dir, content)
+    remove_checkpoints(training_dir)
+
+
+def match(
+    student: PreTrainedModel, teacher: PreTrainedModel, settings: IntermediateSettings
+) -> tuple[ProjectedStudent, tuple[int, ...]]:
+    """Make both models readable, give the student its projections, and check that every term can be
+    computed, on a few tokens.
+
+    Returns:
+        What is trained, and the teacher layer of each student layer.
+    """
+    teacher_layers = layer_map(
+        settings.layer_map, student.config.num_hidden_layers, teacher.config.num_hidden_layers
+    )
+    student_layers = range(1, len(teacher_layers) + 1)
+    _check_weights(settings.weights, len(teacher_layers))
+    for model in (student, teacher):
+        prepare_capture(model)
+    seen_student, seen_teacher = _glance(student, student_layers), _glance(teacher, teacher_layers)
+    projections = Projections(
+        settings.projection,
+        seen_student.embeddings_BLH.shape[-1],
+        seen_teacher.embeddings_BLH.shape[-1],
+        len(teacher_layers),
+    )
+    projected = ProjectedStudent(student, projections, student_layers)
+    try:
+        embeddings, hidden = projections(seen_student.embeddings_BLH, seen_student.hidden)
+        layer_losses(
+            dataclasses.replace(seen_student, embeddings_BLH=embeddings, hidden=hidden),
+            seen_teacher,
+            torch.ones(1, _GLANCE),
+            weights=settings.weights,
+            relation_heads=settings.relation_heads,
+        )
+    except (ValueError, RuntimeError) as error:
+        raise RecipeError(
+            f"intermediate: {error}. Set intermediate.relation_heads for heads, intermediate.projection for "
+            "widths, or leave a term out with a weight of 0, e.g. intermediate.weights.attention=0."
+        ) from None
+    return projected, teacher_layers
+
+
+_GLANCE = 4  # tokens
+
+
+def _glance(model: PreTrainedModel, layers: Sequence[int]) -> Representations:
+    tokens = torch.full((1, _GLANCE), model.config.vocab_size - 1)
+    training = model.training
+    with torch.no_grad():
+        seen = capture(
+            model.train(False).base_model,
+            {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)},
+            layers,
+        )
+    model.train(training)
+    return seen
+
+
+def _check_weights(weights: Mapping[str, float], num_layers: int) -> None:
+    kinds = ("embeddings", "attention", "hidden")
+    names = {f"{kind}_{layer}" for kind in kinds[1:] for layer in range(1, num_layers + 1)} | set(kinds)
+    unknown = sorted(set(weights) - names)
+    if unknown:
+        raise RecipeError(
+            f"intermediate.weights.{unknown[0]} is no term. Kinds are {', '.join(kinds)}; layers are counted "
+            f"from 1 to {num_layers}, e.g. attention_{num_layers}."
+        )
+    if all(weights.get(kind) == 0 for kind in kinds):
+        raise RecipeError("intermediate.weights leaves nothing to learn. Leave out intermediate: instead.")

@@ -1,0 +1,350 @@
+"""`distill` from a tiny teacher: every kind, killed in the middle, on two processes, and misused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from kinds import EXAMPLES, same, write_classification
+from safetensors.torch import load_file
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+import understudy
+from understudy.data.load import load_data
+from understudy.data.settings import DataSettings
+from understudy.data.tasks import get_task
+from understudy.errors import ModelError, OutputError, RecipeError
+from understudy.evaluation.score import prepare_split, score_model
+from understudy.models.pretrained import load_model
+
+QUIET = {"report_to": "none", "disable_tqdm": True, "save_strategy": "no"}
+TRAIN = {
+    "training.num_train_epochs": 1,
+    "training.per_device_train_batch_size": 8,
+    "training.gradient_accumulation_steps": 1,
+    "training.load_best_model_at_end": False,
+    "training.eval_strategy": "no",
+    **{f"training.{key}": value for key, value in QUIET.items()},
+    "dropout": 0.0,
+    "data.max_length": 64,
+}
+DISTIL = {
+    "dropout": 0.0,
+    "data.max_length": 64,
+    "prediction.search": None,
+    "prediction.training.eval_strategy": "no",
+    **{
+        f"{stage}.training.{key}": value
+        for stage in ("intermediate", "prediction")
+        for key, value in {
+            **QUIET,
+            "per_device_train_batch_size": 8,
+            "gradient_accumulation_steps": None,
+            "learning_rate": 5e-3,
+            "logging_steps": 10,
+        }.items()
+    },
+}
+
+
+def train_teacher(encoder: Path, kind: str, folder: Path) -> Path:
+    example = EXAMPLES[kind]
+    file = str(example.write(folder))
+    settings = TRAIN | {
+        "data.train": file,
+        "data.dev": file,
+        "training.max_steps": example.steps,
+        "training.learning_rate": 5e-3,
+    }
+    understudy.finetune(encoder, task=example.task, output_dir=folder / "teacher", settings=settings)
+    return folder / "teacher"
+
+
+@pytest.fixture(scope="module")
+def teacher(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("taught")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UNDERSTUDY_CACHE", str(folder / "cache"))
+        return train_teacher(encoder, "classification", folder)
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_a_student_of_every_kind_learns_and_is_an_ordinary_model(
+    kind: str, encoder: Path, tmp_path: Path
+) -> None:
+    example, task = EXAMPLES[kind], get_task(EXAMPLES[kind].task)
+    teacher = train_teacher(encoder, kind, tmp_path)
+
+    def distil(name: str, steps: int) -> understudy.stages.result.StageResult:
+        return understudy.distill(
+            teacher,
+            student="1l-16d",
+            output_dir=tmp_path / name,
+            settings=DISTIL
+            | {"intermediate.training.max_steps": steps, "prediction.training.max_steps": 2 * steps},
+        )
+
+    start, result = distil("start", 1), distil(example.task, example.steps)
+    headline = task.headline
+    assert result.scores["dev"][headline] > start.scores["dev"][headline]
+    losses = result.content["stages"]["intermediate"]["losses"]
+    assert list(losses) == ["loss", "embeddings", "attention_1", "hidden_1"]
+    assert all(figure["last"] < figure["first"] for figure in losses.values())
+    terms = ["loss", "starts", "ends"] if task.kind == "question-answering" else ["loss", "predictions"]
+    assert list(result.content["stages"]["prediction"]["losses"]) == terms
+
+    folder = tmp_path / example.task / "student"
+    assert understudy.evaluate(folder).scores["dev"] == pytest.approx(result.scores["dev"])
+    file = str(tmp_path / next(path.name for path in tmp_path.glob("rows.*")))
+    data = load_data(task, DataSettings(dev=file), ["dev"], labels=result.content["labels"])
+    model = load_model(str(folder), task, data.labels, fine_tuned=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    split = prepare_split(task, data.splits["dev"], tokenizer, max_length=64)
+    ours = score_model(model, tokenizer, split).predictions.values
+    if task.name == "squad2":  # the helper knows an empty answer by the folder's name
+        folder = folder.rename(folder.with_name("squad2"))
+    predict = example.predict(folder)
+    with torch.inference_mode():
+        theirs = [predict(row) for row in data.splits["dev"]]
+    assert all(same(one, other) for one, other in zip(ours, theirs, strict=True)), (ours, theirs)
+
+
+def test_what_is_left_behind(teacher: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    settings = DISTIL | {
+        "intermediate.training.max_steps": 20,
+        "prediction.training.max_steps": 10,
+        "prediction.search": {"learning_rate": [0.0, 5e-3], "seed": [1, 2]},
+    }
+    result = understudy.distill(teacher, student="1l-16d", output_dir=output, settings=settings)
+    assert json.loads((output / "result.json").read_text()) == json.loads(json.dumps(result.content))
+    # The teacher's recipe knew the task and the data.
+    assert result.content["task"] == "classification"
+    assert understudy.load_recipe(output / "recipe.yaml").data.train == (
+        understudy.load_recipe(teacher / "recipe.yaml").data.train
+    )
+    content = result.content
+    assert content["parameters"]["student"] < content["parameters"]["teacher"]
+    assert content["against"]["model"] == str(teacher)
+    assert set(content["difference"]["dev"]) == set(content["scores"]["dev"])
+    trials = content["stages"]["prediction"]["trials"]
+    assert len(trials) == 4
+    assert [trial["score"] for trial in trials] == sorted((t["score"] for t in trials), reverse=True)
+    assert trials[0]["score"] == result.scores["dev"]["accuracy"]
+    with (output / "intermediate" / "losses.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [line["step"] for line in lines] == ["10", "20"]
+    assert set(lines[0]) == {"step", "epoch", "loss", "embeddings", "attention_1", "hidden_1"}
+    # Projections beside the student, in no way inside it.
+    assert set(load_file(output / "intermediate" / "projections.safetensors")) == {
+        "linears.0.weight",
+        "linears.0.bias",
+    }
+    assert not any("linears" in name for name in load_file(output / "student" / "model.safetensors"))
+    assert not list(output.rglob("checkpoint-*"))
+    assert not (output / "prediction" / "trials").exists()
+    config = json.loads((output / "student" / "config.json").read_text())
+    assert "understudy" not in json.dumps(config)
+    assert config["hidden_dropout_prob"] == 0.1
+
+
+def test_the_student_loads_where_understudy_is_not_installed(teacher: Path, tmp_path: Path) -> None:
+    settings = DISTIL | {"intermediate.training.max_steps": 2, "prediction.training.max_steps": 2}
+    understudy.distill(teacher, student="1l-16d", output_dir=tmp_path / "out", settings=settings)
+    student = tmp_path / "out" / "student"
+    code = (
+        "import sys; sys.modules['understudy'] = None\n"  # importing it fails from here on
+        "from transformers import pipeline\n"
+        f"print(pipeline('text-classification', {str(student)!r})('a good film')[0]['label'])\n"
+    )
+    finished = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert finished.stdout.strip() in ("neg", "pos")
+
+
+def command(teacher: Path, output: Path, settings: dict[str, Any]) -> list[str]:
+    parts = [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
+    arguments = ["distill", str(teacher), "--student", "1l-16d", *parts, "--output-dir", str(output)]
+    return [sys.executable, "-c", "from understudy.cli import main; main()", *arguments]
+
+
+def weights_of(output: Path) -> dict[str, torch.Tensor]:
+    return load_file(output / "student" / "model.safetensors")
+
+
+def test_a_run_killed_again_and_again_ends_in_the_same_weights(teacher: Path, tmp_path: Path) -> None:
+    """Three points of each stage: early, inside an epoch, late; and between trials of a search."""
+    settings = DISTIL | {
+        "dropout": 0.1,
+        "prediction.search": {"learning_rate": [1e-3, 5e-3]},
+        **{
+            f"{stage}.training.{key}": value
+            for stage in ("intermediate", "prediction")
+            for key, value in {
+                "per_device_train_batch_size": 3,  # three steps an epoch: 7 lies inside one
+                "save_strategy": "steps",
+                "save_steps": 7,
+                "max_steps": 140,
+            }.items()
+        },
+    }
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
+    subprocess.run(command(teacher, undisturbed, settings), check=True, capture_output=True, env=environment)
+    points = [
+        "intermediate/training/checkpoint-7/seal.json",
+        "intermediate/training/checkpoint-70/model.safetensors",  # sealed or not
+        "intermediate/training/checkpoint-133/seal.json",
+        "prediction/trials/0/training/checkpoint-14/optimizer.pt",
+        "prediction/trials/0/student/config.json",
+        "prediction/trials/1/training/checkpoint-77/seal.json",
+    ]
+    for point in points:
+        process = subprocess.Popen(
+            command(teacher, disturbed, settings),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+        deadline = time.monotonic() + 120
+        while not (disturbed / point).exists():
+            assert process.poll() is None, f"the run ended before it reached {point}"
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert not (disturbed / "result.json").exists()
+    finished = subprocess.run(
+        command(teacher, disturbed, settings), check=True, capture_output=True, text=True, env=environment
+    )
+    assert "Continuing from" in finished.stderr
+    expected, got = weights_of(undisturbed), weights_of(disturbed)
+    assert expected.keys() == got.keys()
+    assert all(torch.equal(expected[name], got[name]) for name in expected)
+    results = [json.loads((folder / "result.json").read_text()) for folder in (undisturbed, disturbed)]
+    assert results[0]["stages"]["prediction"]["trials"] == results[1]["stages"]["prediction"]["trials"]
+
+
+def test_two_processes_learn_what_one_learns(teacher: Path, tmp_path: Path) -> None:
+    settings = DISTIL | {
+        "intermediate.training.max_steps": 10,
+        "prediction.training.max_steps": 10,
+        "prediction.search": {"learning_rate": [1e-2, 2e-2]},
+        "intermediate.training.learning_rate": 1e-2,
+        # Adam makes a step of rounding where a gradient is zero in truth, as a key's bias has.
+        "intermediate.training.optim": "sgd",
+        "prediction.training.optim": "sgd",
+        # What one process sees in a batch of 4, two see in batches of 2.
+        "intermediate.training.per_device_train_batch_size": 4,
+        "prediction.training.per_device_train_batch_size": 4,
+    }
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    one, two = tmp_path / "one", tmp_path / "two"
+    subprocess.run(
+        command(teacher, one, settings), check=True, capture_output=True, env=environment, timeout=300
+    )
+    settings |= {
+        f"{stage}.training.per_device_train_batch_size": 2 for stage in ("intermediate", "prediction")
+    }
+    script = tmp_path / "main.py"
+    script.write_text("from understudy.cli import main\nmain()\n")
+    distributed = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    finished = subprocess.run(
+        [*distributed, str(script), *command(teacher, two, settings)[3:]],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+    )
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    expected, got = weights_of(one), weights_of(two)
+    assert all(torch.allclose(expected[name], got[name], atol=1e-5) for name in expected)
+    results = [json.loads((folder / "result.json").read_text()) for folder in (one, two)]
+    first, second = (result["stages"]["intermediate"]["losses"]["loss"]["last"] for result in results)
+    assert first == pytest.approx(second, rel=1e-3)
+
+
+def test_a_saved_student_of_another_family_goes_on(teacher: Path, tmp_path: Path) -> None:
+    """DistilBERT takes no token types, and is read by its own names."""
+    from transformers import DistilBertConfig, DistilBertModel
+
+    tokenizer = AutoTokenizer.from_pretrained(teacher)
+    config = DistilBertConfig(
+        vocab_size=len(tokenizer), dim=16, n_layers=1, n_heads=2, hidden_dim=32, max_position_embeddings=128
+    )
+    torch.manual_seed(0)
+    DistilBertModel(config).save_pretrained(tmp_path / "general")
+    tokenizer.save_pretrained(tmp_path / "general")
+    settings = DISTIL | {"intermediate.training.max_steps": 60, "prediction.training.max_steps": 60}
+    result = understudy.distill(
+        teacher, student=str(tmp_path / "general"), output_dir=tmp_path / "out", settings=settings
+    )
+    assert result.scores["dev"]["accuracy"] > 0.5
+    student = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out" / "student")
+    assert student.config.model_type == "distilbert"
+
+
+def test_a_seed_decides_everything(teacher: Path, tmp_path: Path) -> None:
+    weights = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        settings = DISTIL | {
+            "seed": seed,
+            "intermediate.training.max_steps": 3,
+            "prediction.training.max_steps": 3,
+        }
+        torch.rand((weights and 7) or 3)  # what was drawn before has no say
+        understudy.distill(teacher, student="1l-16d", output_dir=tmp_path / name, settings=settings)
+        weights.append((tmp_path / name / "student" / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+    assert weights[0] != weights[2]
+
+
+def test_what_is_refused(teacher: Path, encoder: Path, tmp_path: Path) -> None:
+    file = str(write_classification(tmp_path))
+    files = DISTIL | {"data.train": file, "data.dev": file}
+    with pytest.raises(RecipeError, match="--task or --recipe must be given"):
+        understudy.distill(encoder, student="1l-16d", output_dir=tmp_path / "a")
+    with pytest.raises(ModelError, match="has no head for classification"):
+        understudy.distill(
+            encoder, task="classification", student="1l-16d", output_dir=tmp_path / "a", settings=files
+        )
+    with pytest.raises(RecipeError, match="teacher must be given"):
+        understudy.distill(task="classification", output_dir=tmp_path / "a", settings=files)
+    with pytest.raises(RecipeError, match="is no recipe for --method tinybert"):
+        understudy.distill(teacher, recipe="finetune-mrpc", output_dir=tmp_path / "a")
+    with pytest.raises(RecipeError, match=r"intermediate\.training\.learning_rat is not an argument"):
+        understudy.distill(
+            teacher, output_dir=tmp_path / "a", settings={"intermediate.training.learning_rat": 1}
+        )
+    with pytest.raises(RecipeError, match=r"intermediate\.training\.eval_strategy has no effect"):
+        understudy.distill(
+            teacher, output_dir=tmp_path / "a", settings={"intermediate.training.eval_strategy": "epoch"}
+        )
+    with pytest.raises(RecipeError, match="training has no effect with method: tinybert"):
+        understudy.distill(teacher, output_dir=tmp_path / "a", settings={"training.seed": 1})
+    assert not (tmp_path / "a").exists()
+
+
+def test_another_student_does_not_continue_a_run(teacher: Path, tmp_path: Path) -> None:
+    settings = DISTIL | {"intermediate.training.max_steps": 2, "prediction.training.max_steps": 2}
+    understudy.distill(teacher, student="1l-16d", output_dir=tmp_path / "out", settings=settings)
+    with pytest.raises(OutputError, match="holds a finished run"):
+        understudy.distill(teacher, student="1l-16d", output_dir=tmp_path / "out", settings=settings)
+    (tmp_path / "out" / "result.json").unlink()
+    with pytest.raises(OutputError, match="an unfinished run of another recipe"):
+        understudy.distill(teacher, student="1l-32d", output_dir=tmp_path / "out", settings=settings)
+    again = understudy.distill(
+        teacher, student="1l-32d", output_dir=tmp_path / "out", settings=settings, overwrite=True
+    )
+    assert again.content["parameters"]["student"] > 0
+    weights = load_file(tmp_path / "out" / "student" / "model.safetensors")
+    assert weights["bert.embeddings.word_embeddings.weight"].shape[1] == 32

@@ -1,0 +1,179 @@
+"""DistillationTrainer on tiny models: what it logs, what it stops at, what its optimiser holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from transformers import BertConfig, BertForSequenceClassification
+
+from understudy.data.encode import Collator, encode
+from understudy.errors import RecipeError, TrainingError
+from understudy.models.teacher import freeze
+from understudy.recipe.distillation import IntermediateSettings
+from understudy.stages.intermediate import match
+from understudy.training.arguments import build_arguments
+from understudy.training.intermediate import ProjectedStudent, intermediate_terms
+from understudy.training.trainer import DistillationTrainer
+
+
+def model(layers: int, size: int, heads: int, vocabulary: int) -> BertForSequenceClassification:
+    torch.manual_seed(layers)
+    config = BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=size,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=2 * size,
+        max_position_embeddings=64,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        initializer_range=0.2,
+    )
+    return BertForSequenceClassification(config)
+
+
+@pytest.fixture
+def rows(tokenizer: Any) -> Dataset:
+    texts = ["good film", "bad film", "the cat runs", "it was a very slow movie", "anna", "red dog sleeps"]
+    data = {"row": list(range(10, 16)), "text": texts, "label": [0, 1] * 3}
+    return encode(Dataset.from_dict(data), "classification", tokenizer, max_length=32)
+
+
+def build(
+    rows: Dataset, tokenizer: Any, folder: Path, settings: IntermediateSettings, **block: Any
+) -> tuple[DistillationTrainer, Any]:
+    student, teacher = model(2, 16, 2, len(tokenizer)), model(4, 24, 2, len(tokenizer))
+    freeze(teacher)
+    projected, layers = match(student, teacher, settings)
+    arguments = build_arguments(
+        {
+            "use_cpu": True,
+            "report_to": "none",
+            "disable_tqdm": True,
+            "eval_strategy": "no",
+            "save_strategy": "no",
+            "per_device_train_batch_size": 3,
+            "learning_rate": 1e-2,
+            "max_steps": 30,
+            "logging_steps": 10,
+            **block,
+        },
+        folder,
+    )
+    trainer = DistillationTrainer(
+        projected,
+        arguments,
+        data_collator=Collator(tokenizer, keep_row=True),
+        train_dataset=rows,
+        terms=intermediate_terms(teacher, layers, weights=settings.weights),
+        weights=settings.weights,
+    )
+    return trainer, teacher
+
+
+def test_every_term_falls_and_is_logged_by_name_and_layer(
+    rows: Dataset, tokenizer: Any, tmp_path: Path
+) -> None:
+    trainer, teacher = build(rows, tokenizer, tmp_path, IntermediateSettings())
+    before = {name: value.clone() for name, value in teacher.state_dict().items()}
+    trainer.train()
+    logs = [log for log in trainer.state.log_history if "loss" in log]
+    names = ["loss_embeddings", "loss_attention_1", "loss_attention_2", "loss_hidden_1", "loss_hidden_2"]
+    assert [name for name in logs[0] if name.startswith("loss_")] == names
+    assert all(logs[-1][name] < logs[0][name] for name in names)
+    assert logs[0]["loss"] == pytest.approx(sum(logs[0][name] for name in names), rel=1e-4)
+    assert not teacher.training
+    assert all(torch.equal(value, before[name]) for name, value in teacher.state_dict().items())
+
+
+def test_projections_are_in_the_optimiser_and_in_the_checkpoint(
+    rows: Dataset, tokenizer: Any, tmp_path: Path
+) -> None:
+    trainer, _ = build(
+        rows,
+        tokenizer,
+        tmp_path,
+        IntermediateSettings(projection="per-layer"),
+        save_strategy="steps",
+        save_steps=30,
+    )
+    projections = trainer.model.projections
+    before = [linear.weight.clone() for linear in projections.linears]
+    trainer.train()
+    assert len(before) == 3
+    for old, linear in zip(before, projections.linears, strict=True):
+        assert not torch.equal(old, linear.weight)
+    from safetensors.torch import load_file
+
+    saved = load_file(tmp_path / "checkpoint-30" / "model.safetensors")
+    assert torch.equal(saved["projections.linears.2.weight"], projections.linears[2].weight)
+    assert not any("projection" in name for name in trainer.model.student.state_dict())
+
+
+def test_a_loss_that_is_no_number_stops_and_names_its_rows(
+    rows: Dataset, tokenizer: Any, tmp_path: Path
+) -> None:
+    trainer, _ = build(rows, tokenizer, tmp_path, IntermediateSettings())
+    original = trainer.terms
+
+    def spoilt(student: nn.Module, batch: Any) -> dict[str, Tensor]:
+        terms = original(student, batch)
+        longest = batch["attention_mask"].sum(dim=1) >= 8  # row 13 alone
+        return terms | {"hidden_2": torch.where(longest, torch.nan, terms["hidden_2"])}
+
+    trainer.terms = spoilt
+    with pytest.raises(TrainingError, match=r"not a number on 1 of 3 rows \(.*: 13\); terms: hidden_2\."):
+        trainer.train()
+
+
+def test_accumulated_batches_are_one_batch(rows: Dataset, tokenizer: Any, tmp_path: Path) -> None:
+    weights = []
+    for size, accumulation in ((6, 1), (3, 2)):
+        trainer, _ = build(
+            rows,
+            tokenizer,
+            tmp_path / str(size),
+            IntermediateSettings(),
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=accumulation,
+            max_steps=5,
+            optim="sgd",
+            learning_rate=1e-3,
+        )
+        trainer.train()
+        weights.append(trainer.model.state_dict())
+    for name, value in weights[0].items():
+        assert torch.allclose(value, weights[1][name], atol=1e-5), name
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"weights": {"atention": 1.0}}, r"intermediate\.weights\.atention is no term"),
+        ({"weights": {"hidden_3": 1.0}}, r"intermediate\.weights\.hidden_3 is no term.*1 to 2"),
+        ({"weights": {"embeddings": 0, "attention": 0, "hidden": 0}}, "leaves nothing to learn"),
+        ({"relation_heads": 3}, "num_heads must divide the student's width of 16, got 3"),
+        ({"projection": "none"}, "width of 16 is not its teacher's 24"),
+        ({"layer_map": [2, 5]}, "layer_map must name layers from 1 to 4"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_the_first_step(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RecipeError, match=message):
+        match(model(2, 16, 2, 50), model(4, 24, 2, 50), IntermediateSettings(**settings))
+
+
+def test_unequal_heads_need_relation_heads() -> None:
+    student, teacher = model(2, 16, 4, 50), model(4, 24, 2, 50)
+    with pytest.raises(RecipeError, match=r"4 and 2 heads.*a divisor of 8.*intermediate\.relation_heads"):
+        match(student, teacher, IntermediateSettings())
+    projected, layers = match(student, teacher, IntermediateSettings(relation_heads=8))
+    assert isinstance(projected, ProjectedStudent)
+    assert layers == (2, 4)
+    match(student, teacher, IntermediateSettings(weights={"attention": 0}))
