@@ -45,7 +45,7 @@ def build_recipe(
 
     Args:
         prefix: the shipped recipe is `PREFIX-TASK` where none is named.
-        given: dotted keys that the command has options for; None was not given.
+        given: dotted keys that the command's options have set; None takes one away.
         settings: `--set`, which wins over everything.
     """
     row = get_task(task) if task is not None else None
@@ -58,13 +58,17 @@ def build_recipe(
             f"--task {row.name} and the recipe {recipe}, which is for {load_recipe(recipe).task}, exclude "
             f"each other. Leave one out, or say --set task={row.name} if that is what you mean."
         )
-    over = {key: str(value) for key, value in given.items() if value is not None}
-    loaded = load_recipe(recipe, over)
+    loaded = load_recipe(recipe, given)
     if not settings:
         return loaded
     return Recipe.from_mapping(
         apply_settings(loaded.model_dump(exclude_defaults=True), settings), origin=str(recipe)
     )
+
+
+def what_is_given(options: Mapping[str, str | Path | None]) -> dict[str, Any]:
+    """A command's options without those that were left out."""
+    return {key: str(value) for key, value in options.items() if value is not None}
 
 
 def _read(name_or_file: str | Path) -> tuple[str, str]:

@@ -16,14 +16,13 @@ from understudy.evaluation.compare import compare
 from understudy.evaluation.score import score_model
 from understudy.models.pretrained import load_model
 from understudy.models.student import parse_student
-from understudy.recipe.load import build_recipe, load_recipe
+from understudy.recipe.load import build_recipe, load_recipe, what_is_given
 from understudy.recipe.recipe import Recipe
 from understudy.stages.intermediate import distill_intermediate
 from understudy.stages.prediction import distill_predictions
 from understudy.stages.result import (
     INTERMEDIATE,
     PREDICTION,
-    RECIPE,
     RESULT,
     STUDENT,
     StageResult,
@@ -31,6 +30,7 @@ from understudy.stages.result import (
     data_content,
     hash_model,
     resolve_paths,
+    saved_recipe,
     score_content,
     start_output,
     versions,
@@ -97,12 +97,11 @@ def distill_recipe(
     settings: Sequence[str] | Mapping[str, Any],
 ) -> Recipe:
     """The recipe that a command's arguments describe, with what the teacher's own recipe knows."""
-    given: dict[str, Any] = {"teacher": teacher, "data.source": data}
+    given = what_is_given({"teacher": teacher, "data.source": data})
     if student is not None:
-        given |= {f"student.{key}": value for key, value in parse_student(student).items()}
-        given |= {"student.shape": None, "student.model": None} | given
-    saved = Path(teacher).expanduser() / RECIPE if teacher is not None else None
-    known = load_recipe(saved) if saved is not None and saved.is_file() else None
+        given["student"] = parse_student(student)  # in place of the recipe's whole block
+    saved = saved_recipe(teacher) if teacher is not None else None
+    known = load_recipe(saved) if saved is not None else None
     if known is not None and task is None and recipe is None:
         task = known.task
     built = build_recipe(method, given, task=task, recipe=recipe, settings=settings)

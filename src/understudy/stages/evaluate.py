@@ -25,12 +25,13 @@ from understudy.recipe.recipe import Recipe
 from understudy.stages.result import (
     RECIPE,
     RESULT,
-    STUDENT,
     StageResult,
     announce,
     data_content,
     hash_model,
+    saved_recipe,
     score_content,
+    student_inside,
     versions,
     write_result,
 )
@@ -51,7 +52,7 @@ def evaluate(
     """Score a fine-tuned model with the task's official metrics and 95 % intervals.
 
     Args:
-        model: a folder or a hub name. A folder that `finetune` wrote knows its task and data.
+        model: a folder or a hub name. A folder that `finetune` or `distill` wrote knows its task and data.
         split: the task's development sets where not given.
         against: another model, scored on the same rows; differences come with paired intervals.
         output_dir: gets result.json, where given.
@@ -60,6 +61,8 @@ def evaluate(
         >>> understudy.evaluate("student", against="teacher").content["difference"]  # doctest: +SKIP
         {'dev': {'f1': {'value': -0.012, 'low': -0.031, 'high': 0.006}}}
     """
+    model = student_inside(model)
+    against = student_inside(against) if against is not None else None
     folder = Path(output_dir) if output_dir is not None else None
     if folder is not None and (folder / RESULT).exists():
         raise OutputError(f"{folder} holds a result already. Use another --output-dir.")
@@ -103,7 +106,7 @@ def evaluation_recipe(
     settings: Sequence[str] | Mapping[str, Any],
 ) -> Recipe:
     """The recipe given, else the one saved beside the model, else one of task and data alone."""
-    saved = _saved_recipe(model)
+    saved = saved_recipe(model)
     if recipe is None and task is None and saved is not None:
         recipe = saved
     if recipe is not None:
@@ -127,15 +130,8 @@ def evaluation_recipe(
     return Recipe.from_mapping(apply_settings(values, settings))
 
 
-def _saved_recipe(model: str | Path) -> Path | None:
-    """In a model's folder, or above a student's, which is an ordinary model and nothing else."""
-    folder = Path(model).expanduser()
-    places = [folder / RECIPE] + ([folder.resolve().parent / RECIPE] if folder.name == STUDENT else [])
-    return next((place for place in places if place.is_file()), None)
-
-
 def _refuse_unfinished(model: str | Path) -> None:
-    saved = _saved_recipe(model)
+    saved = saved_recipe(model)
     if saved is not None and not saved.with_name(RESULT).is_file():
         raise OutputError(f"{model} holds an unfinished run. Run its command again: it continues.")
 

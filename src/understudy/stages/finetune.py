@@ -18,7 +18,7 @@ from understudy.models.pretrained import (
     load_config,
     load_model,
 )
-from understudy.recipe.load import build_recipe
+from understudy.recipe.load import build_recipe, what_is_given
 from understudy.recipe.recipe import Recipe
 from understudy.stages.result import (
     TRAINING_FOLDER,
@@ -76,7 +76,11 @@ def finetune(
     """
     return finetune_from_recipe(
         build_recipe(
-            "finetune", {"model": model, "data.source": data}, task=task, recipe=recipe, settings=settings
+            "finetune",
+            what_is_given({"model": model, "data.source": data}),
+            task=task,
+            recipe=recipe,
+            settings=settings,
         ),
         Path(output_dir),
         overwrite=overwrite,

@@ -48,6 +48,19 @@ class StageResult:
         }
 
 
+def saved_recipe(model: str | Path) -> Path | None:
+    """In a model's folder, or above a student's, which is an ordinary model and nothing else."""
+    folder = Path(model).expanduser()
+    places = [folder / RECIPE] + ([folder.resolve().parent / RECIPE] if folder.name == STUDENT else [])
+    return next((place for place in places if place.is_file()), None)
+
+
+def student_inside(model: str | Path) -> str | Path:
+    """The student of a distillation's folder; any other model is itself."""
+    student = Path(model).expanduser() / STUDENT
+    return student if (student / "config.json").is_file() else model
+
+
 def check_output(output_dir: Path, recipe: Recipe, *, overwrite: bool) -> None:
     """Refuse a folder that is neither new nor the same run to be continued. Nothing is written yet."""
     if output_dir.exists() and not output_dir.is_dir():

@@ -9,7 +9,7 @@ import torch
 
 # glibc's malloc.h
 _M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
+_M_MMAP_MAX = -4
 
 
 def tune_cpu() -> None:
@@ -21,5 +21,5 @@ def tune_cpu() -> None:
     torch.set_flush_denormal(True)
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
-        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
+        libc.mallopt(_M_MMAP_MAX, 0)
         libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)

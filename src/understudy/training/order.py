@@ -10,7 +10,7 @@ from torch.utils.data import Sampler
 
 # Rows are sorted by length within groups of this many batches: enough for nearly no padding, few
 # enough that an epoch's batches still differ from the last one's.
-BATCHES_PER_GROUP = 50
+BATCHES_PER_GROUP = 100
 
 
 def length_grouped_order(

@@ -111,16 +111,16 @@ def test_choices_are_encoded_beside_their_context(tokenizer: PreTrainedTokenizer
     assert batch["attention_mask"][0].sum(dim=-1).tolist() == [7, 8]
 
 
-def test_batches_are_as_long_as_their_longest_row_and_a_multiple_of_8(
+def test_batches_are_as_long_as_their_longest_row_and_a_multiple_of_4(
     tokenizer: PreTrainedTokenizerFast,
 ) -> None:
     texts = ["good", "the cat sleeps in the city of rome", "bad film"]
     rows = Dataset.from_list([{"row": i, "text": text, "label": 0} for i, text in enumerate(texts)])
     encoded = encode(rows, "classification", tokenizer, max_length=64)
     batch = Collator(tokenizer)([encoded[index] for index in range(3)])
-    assert batch["input_ids"].shape == (3, 16)
+    assert batch["input_ids"].shape == (3, 12)
     assert batch["attention_mask"].sum(dim=-1).tolist() == encoded["length"][:]
-    assert Collator(tokenizer)([encoded[0]])["input_ids"].shape == (1, 8)
+    assert Collator(tokenizer)([encoded[0]])["input_ids"].shape == (1, 4)
     assert "row" not in batch
     assert "length" not in batch
 
@@ -135,4 +135,4 @@ def test_scores_stay_numbers(tokenizer: PreTrainedTokenizerFast) -> None:
 def test_tags_are_padded_with_the_ignored_label(tokenizer: PreTrainedTokenizerFast) -> None:
     rows = Dataset.from_list([{"row": 0, "words": ["anna"], "tags": [1]}])
     batch = Collator(tokenizer)([encode(rows, "token-classification", tokenizer, max_length=8)[0]])
-    assert batch["labels"].tolist() == [[IGNORED_LABEL, 1] + [IGNORED_LABEL] * 6]
+    assert batch["labels"].tolist() == [[IGNORED_LABEL, 1] + [IGNORED_LABEL] * 2]

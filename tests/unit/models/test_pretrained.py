@@ -41,8 +41,8 @@ def test_words_given_one_by_one_keep_the_space_before_them(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("family", "positions", "limit"),
-    # RoBERTa's first two positions are for padding; a batch is padded to a multiple of 8.
-    [("bert", 512, 512), ("roberta", 514, 512), ("roberta", 512, 504), ("bert", 36, 32), ("mpnet", 514, 512)],
+    # RoBERTa's first two positions are for padding; a batch is padded to a multiple of 4.
+    [("bert", 512, 512), ("roberta", 514, 512), ("roberta", 512, 508), ("bert", 38, 36), ("mpnet", 514, 512)],
 )
 def test_the_longest_length_a_model_can_hold(
     family: str, positions: int, limit: int, tokenizer: PreTrainedTokenizerFast
