@@ -293,6 +293,33 @@ def test_a_saved_student_of_another_family_goes_on(teacher: Path, tmp_path: Path
     assert student.config.model_type == "distilbert"
 
 
+def test_a_student_cut_from_its_teacher_starts_where_others_arrive(
+    teacher: Path, encoder: Path, tmp_path: Path
+) -> None:
+    def distil(name: str, **student: Any) -> understudy.stages.result.StageResult:
+        settings = DISTIL | {"student": student}
+        settings |= {f"{stage}.training.max_steps": 5 for stage in ("intermediate", "prediction")}
+        settings |= {"intermediate.training.logging_steps": 1}
+        return understudy.distill(teacher, output_dir=tmp_path / name, settings=settings)
+
+    def first(result: understudy.stages.result.StageResult) -> float:
+        return result.content["stages"]["intermediate"]["losses"]["embeddings"]["first"]
+
+    cut = distil("cut", init="cut", num_hidden_layers=1)
+    narrow = distil("narrow", init="cut", num_hidden_layers=1, hidden_size=24, intermediate_size=40)
+    from_encoder = distil("pretrained", init="cut", source=str(encoder), num_hidden_layers=2, layers="first")
+    drawn = distil("drawn", num_hidden_layers=1, hidden_size=32, intermediate_size=64)
+    assert cut.content["parameters"]["student"] > narrow.content["parameters"]["student"]
+    assert drawn.content["parameters"]["student"] == cut.content["parameters"]["student"]
+    assert set(from_encoder.content["hashes"]) == {"teacher", "train", "dev", "student"}
+    weights = load_file(tmp_path / "cut" / "student" / "model.safetensors")
+    taught = load_file(teacher / "model.safetensors")
+    name = "bert.embeddings.word_embeddings.weight"
+    drawn_weights = load_file(tmp_path / "drawn" / "student" / "model.safetensors")
+    assert (weights[name] - taught[name]).abs().mean() < (drawn_weights[name] - taught[name]).abs().mean() / 5
+    assert first(cut) > 0
+
+
 def test_a_seed_decides_everything(teacher: Path, tmp_path: Path) -> None:
     weights = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
@@ -331,6 +358,8 @@ def test_what_is_refused(teacher: Path, encoder: Path, tmp_path: Path) -> None:
         )
     with pytest.raises(RecipeError, match="training has no effect with method: tinybert"):
         understudy.distill(teacher, output_dir=tmp_path / "a", settings={"training.seed": 1})
+    with pytest.raises(RecipeError, match=r"student\.layers has no effect with student\.init=random"):
+        understudy.distill(teacher, output_dir=tmp_path / "a", settings={"student.layers": "first"})
     assert not (tmp_path / "a").exists()
 
 

@@ -230,6 +230,8 @@ _PER_TOKEN = {"labels": IGNORED_LABEL}
 _PER_ROW = {"labels", "start_positions", "end_positions"}
 
 
+# What an encoder is called with, of a batch's tensors.
+ENCODER_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # Columns with a teacher's logits, without padding as the rows themselves.
 TEACHER = "teacher_"
 _TEACHER_PER_TOKEN = ("teacher_start_logits", "teacher_end_logits")

@@ -148,6 +148,14 @@ def load_model(
     return loaded
 
 
+def load_encoder(model: str) -> PreTrainedModel:
+    """Load a model without any head, in float32."""
+    load_config(model)  # for its errors
+    encoder: PreTrainedModel = transformers.AutoModel.from_pretrained(model, dtype=torch.float32)
+    encoder.train(False)
+    return encoder
+
+
 def set_labels(config: Any, task: Task, labels: Sequence[str] | None) -> None:
     """Write the task's labels, or that there is one number to predict, into a config."""
     if labels is not None:

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import transformers
 from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
 from transformers import BertConfig, PreTrainedModel
 
 from understudy.data.tasks import Task
 from understudy.errors import ModelError, RecipeError
-from understudy.models.pretrained import load_config, load_model, load_tokenizer, set_dropout, set_labels
+from understudy.models.cut import LayerChoice, choose_layers, cut_weights
+from understudy.models.pretrained import (
+    load_config,
+    load_encoder,
+    load_model,
+    load_tokenizer,
+    set_dropout,
+    set_labels,
+)
 
-# TinyBERT, sections 4.1 and 4.4 (table of other sizes): layers, width, feed-forward width, heads.
+SIZES = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
+# TinyBERT, section 4.1, and the ICLR version's other sizes.
 SHAPES: Mapping[str, Mapping[str, int]] = {
     name: dict(
         zip(
-            ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads"),
+            SIZES,
             sizes,
             strict=True,
         )
@@ -44,8 +54,16 @@ class StudentSettings(BaseModel):
     shape: str | None = None
     """A name (`tinybert-4l-312d`), or layers and width (`6l-384d`: feed-forward four times as wide, as
     many heads as the teacher)."""
+    init: Literal["random", "general", "cut"] | None = None
+    """`random` draws the weights, `general` goes on from `model`, `cut` takes them from the teacher;
+    where not given, `general` with a model and `random` without."""
     model: str | None = None
-    """A saved encoder to start from, e.g. a general student: a folder or a hub name."""
+    """A saved encoder to go on from, e.g. a general student: a folder or a hub name."""
+    source: str | None = None
+    """What a student is cut from, e.g. the pretrained model; the teacher where not given."""
+    layers: LayerChoice | list[int] | None = None
+    """Which layers of the source a cut takes: `first`, `spaced`, `last` or a list; `spaced` where not
+    given."""
     family: Literal["bert"] | None = None
     """The teacher's own family where not given."""
     num_hidden_layers: Size | None = None
@@ -54,10 +72,14 @@ class StudentSettings(BaseModel):
     num_attention_heads: Size | None = None
 
     @property
+    def start(self) -> str:
+        """`init`, also where it was not given."""
+        return self.init or ("general" if self.model is not None else "random")
+
+    @property
     def sizes(self) -> dict[str, int]:
         """The sizes given one by one, which win over the shape's."""
-        names = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return {name: getattr(self, name) for name in SIZES if getattr(self, name) is not None}
 
 
 def parse_student(name: str) -> dict[str, str]:
@@ -72,17 +94,20 @@ def load_student(
     task: Task,
     labels: Sequence[str] | None,
     *,
+    sample: Callable[[], Iterable[Mapping[str, Tensor]]],
     dropout: float | None = None,
     attention: str | None = None,
 ) -> PreTrainedModel:
-    """A student with the task's head: from scratch, weights from torch's random state, or a saved one.
+    """A student with the task's head: drawn from torch's random state, a saved one, or cut.
 
     Args:
         teacher: its config gives vocabulary, positions and family; its tokenizer serves both.
+        sample: batches of the encoder's inputs, by which a narrower student is cut.
         dropout, attention: as for `load_model`.
     """
+    check_start(settings)
     if settings.model is not None:
-        _check_saved(settings, teacher)
+        _check_vocabulary(settings.model, teacher)
         return load_model(
             settings.model, task, labels, fine_tuned=False, dropout=dropout, attention=attention
         )
@@ -92,6 +117,13 @@ def load_student(
     if attention is not None:
         config._attn_implementation = attention
     student: PreTrainedModel = getattr(transformers, task.auto_class).from_config(config)
+    if settings.start == "cut":
+        source = load_encoder(settings.source or teacher)
+        if settings.source is not None:
+            _check_vocabulary(settings.source, teacher)
+        choice = settings.layers or "spaced"
+        layers = choose_layers(choice, config.num_hidden_layers, source.config.num_hidden_layers)
+        cut_weights(student, source, layers, sample)
     return student
 
 
@@ -99,12 +131,14 @@ def base_config(settings: StudentSettings, teacher: str) -> Any:
     """The student's config before anything of a run is written into it."""
     if settings.model is not None:
         return load_config(settings.model)
-    return student_config(settings, load_config(teacher))
+    return student_config(settings, load_config(settings.source or teacher))
 
 
 def student_config(settings: StudentSettings, teacher_config: Any) -> Any:
     """The teacher's config in the student's sizes."""
     sizes = _shape_sizes(settings.shape, teacher_config) | settings.sizes
+    if settings.start == "cut":  # what is not said stays as it is
+        sizes = _own_sizes(teacher_config) | sizes
     missing = {"num_hidden_layers", "hidden_size"} - set(sizes)
     if missing:
         raise RecipeError(
@@ -174,6 +208,13 @@ _OTHER_NAMES = {
         "num_attention_heads": "n_heads",
     }
 }
+
+
+def _own_sizes(config: Any) -> dict[str, int]:
+    names = _OTHER_NAMES.get(config.model_type, {})
+    return {name: getattr(config, names.get(name, name)) for name in SIZES}
+
+
 # Of the teacher alone: how long its lists are, and where it came from.
 _NOT_INHERITED = ("layer_types", "architectures", "_name_or_path", "dtype", "pooler_hidden_size")
 
@@ -184,8 +225,9 @@ def _resized(teacher_config: Any, sizes: Mapping[str, int]) -> Any:
         values.pop(name, None)
     names = _OTHER_NAMES.get(teacher_config.model_type, {})
     values |= {names.get(name, name): size for name, size in sizes.items()}
-    if "embedding_size" in values:  # ELECTRA and ALBERT factorise, if that saves anything
-        values["embedding_size"] = min(values["embedding_size"], sizes["hidden_size"])
+    # ELECTRA and ALBERT may factorise their embeddings; where they do not, they go with the width.
+    if "embedding_size" in values and values["embedding_size"] >= teacher_config.hidden_size:
+        values["embedding_size"] = sizes["hidden_size"]
     return type(teacher_config)(**values)
 
 
@@ -200,18 +242,38 @@ def _bert_like(teacher_config: Any, sizes: Mapping[str, Any]) -> BertConfig:
     )
 
 
-def _check_saved(settings: StudentSettings, teacher: str) -> None:
-    """A saved student has its shape already, and must read the same tokens as its teacher."""
-    given = [name for name in ("shape", "family", *settings.sizes) if getattr(settings, name) is not None]
+def check_start(settings: StudentSettings) -> None:
+    """Refuse keys of one way to start beside those of another."""
+    start = settings.start
+    mine = {
+        "random": ("shape", "family", *SIZES),
+        "general": ("model",),
+        "cut": ("shape", "source", "layers", *SIZES),
+    }[start]
+    given = [
+        name
+        for name in ("shape", "family", "model", "source", "layers", *SIZES)
+        if getattr(settings, name) is not None and name not in mine
+    ]
+    if given and "model" in (given[0], *mine):
+        other = given[0] if given[0] != "model" else f"init={start}"
+        raise RecipeError(
+            f"student.model and student.{other} exclude each other: a saved model has its shape and its "
+            "weights. Leave one out."
+        )
     if given:
         raise RecipeError(
-            f"student.model and student.{given[0]} exclude each other: a saved model has its shape. Leave "
-            "one out."
+            f"student.{given[0]} has no effect with student.init={start}. Leave it out, or say student.init="
+            f"{'cut' if given[0] in ('source', 'layers') else 'random'}."
         )
-    assert settings.model is not None
-    if load_tokenizer(settings.model).get_vocab() != load_tokenizer(teacher).get_vocab():
+    if start == "general" and settings.model is None:
+        raise RecipeError("student.init=general needs student.model: a folder or a hub name.")
+
+
+def _check_vocabulary(model: str, teacher: str) -> None:
+    """A student must read the same tokens as its teacher."""
+    if load_tokenizer(model).get_vocab() != load_tokenizer(teacher).get_vocab():
         raise ModelError(
-            f"the student {settings.model} and the teacher {teacher} must share one tokenizer, and their "
-            "vocabularies differ. Start from a shape instead (student.shape), or from a student of this "
-            "teacher's family."
+            f"{model} and the teacher {teacher} must share one tokenizer, and their vocabularies differ. "
+            "Start from a shape instead (student.shape), or from a model of this teacher's family."
         )

@@ -1,4 +1,4 @@
-"""TinyBERT's whole objective: named terms, one per layer and kind, and their weighted sum."""
+"""Whole objectives, TinyBERT's and Patient KD's: named terms and their weighted sum."""
 
 from __future__ import annotations
 

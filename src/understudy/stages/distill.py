@@ -15,10 +15,11 @@ from understudy.errors import RecipeError
 from understudy.evaluation.compare import compare
 from understudy.evaluation.score import score_model
 from understudy.models.pretrained import load_model
-from understudy.models.student import parse_student
+from understudy.models.student import check_start, parse_student
+from understudy.models.teacher import load_teacher
 from understudy.recipe.load import build_recipe, load_recipe, what_is_given
 from understudy.recipe.recipe import Recipe
-from understudy.stages.intermediate import distill_intermediate
+from understudy.stages.intermediate import distill_intermediate, match
 from understudy.stages.prediction import distill_predictions
 from understudy.stages.result import (
     INTERMEDIATE,
@@ -36,7 +37,7 @@ from understudy.stages.result import (
     versions,
     write_result,
 )
-from understudy.stages.training import Prepared, prepare
+from understudy.stages.training import Prepared, prepare, start_student
 from understudy.training.arguments import build_arguments
 from understudy.training.cpu import tune_cpu
 
@@ -104,9 +105,11 @@ def distill_recipe(
     known = load_recipe(saved) if saved is not None else None
     if known is not None and task is None and recipe is None:
         task = known.task
+    if recipe is not None and load_recipe(recipe).method != method:
+        raise RecipeError(
+            f"{recipe} is no recipe for --method {method}: its method is {load_recipe(recipe).method}."
+        )
     built = build_recipe(method, given, task=task, recipe=recipe, settings=settings)
-    if built.method != method:
-        raise RecipeError(f"{recipe} is no recipe for --method {method}: its method is {built.method}.")
     no_data = not any(getattr(built.data, name) for name in ("source", "train", "dev"))
     if known is not None and known.task == built.task and no_data:
         # What the recipe says about the data (its length) stands; the rest is the teacher's.
@@ -122,6 +125,7 @@ def distill_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
     """
     if recipe.teacher is None:
         raise RecipeError("teacher must be given: a folder or a hub name of a fine-tuned model.")
+    check_start(recipe.student)
     if recipe.prediction is None:
         raise RecipeError("prediction must be given: without it a student's head learns nothing.")
     intermediate, prediction = recipe.intermediate, recipe.prediction
@@ -131,9 +135,11 @@ def distill_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
     arguments = build_arguments({"seed": recipe.seed, **prediction.training}, output_dir)
     tune_cpu()
     prepared = prepare(recipe, teacher, arguments)
+    _preflight(recipe, prepared, arguments)
     hashes = {"teacher": hash_model(teacher), **prepared.data.hashes}
-    if recipe.student.model is not None:
-        hashes["student"] = hash_model(recipe.student.model)
+    for name in (recipe.student.model, recipe.student.source):
+        if name is not None:
+            hashes["student"] = hash_model(name)
     with arguments.main_process_first(desc="preparing the output folder"):
         if arguments.should_save:
             start_output(output_dir, recipe, hashes, overwrite=overwrite)
@@ -158,6 +164,14 @@ def distill_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
     content = _summary(recipe, prepared, output_dir, hashes)
     write_result(output_dir, content)
     return StageResult(output_dir, content)
+
+
+def _preflight(recipe: Recipe, prepared: Prepared, arguments: TrainingArguments) -> None:
+    """Find what would fail before anything is written: heads, labels, shapes, maps, widths."""
+    teacher = load_teacher(str(recipe.teacher), prepared.task, prepared.data.labels)
+    student = start_student(recipe, prepared, arguments, sample_rows=1)
+    if recipe.intermediate is not None:
+        match(student, teacher, recipe.intermediate)
 
 
 def _summary(

@@ -16,7 +16,7 @@ from understudy.data.encode import Collator
 from understudy.errors import RecipeError
 from understudy.models.layer_map import layer_map
 from understudy.models.projections import Projections
-from understudy.models.student import base_config, load_student
+from understudy.models.student import base_config
 from understudy.models.teacher import cast_linears, keep_layers, load_teacher
 from understudy.objectives.compose import layer_losses
 from understudy.recipe.distillation import IntermediateSettings
@@ -26,9 +26,9 @@ from understudy.stages.teacher_logits import autocast_dtype
 from understudy.stages.training import (
     LOSSES,
     Prepared,
-    choose_attention,
     remove_checkpoints,
     save_model,
+    start_student,
     train_to_the_end,
     write_losses,
 )
@@ -56,14 +56,7 @@ def distill_intermediate(
     )
     arguments.ddp_find_unused_parameters = True  # pooler and head take no part
     set_seed(arguments.seed)
-    student = load_student(
-        recipe.student,
-        recipe.teacher,
-        prepared.task,
-        prepared.data.labels,
-        dropout=recipe.dropout,
-        attention=choose_attention(recipe, arguments),
-    )
+    student = start_student(recipe, prepared, arguments)
     teacher = load_teacher(recipe.teacher, prepared.task, prepared.data.labels)
     model, teacher_layers = match(student, teacher, settings)
     keep_layers(teacher, max(teacher_layers))

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, TrainingArguments, set_seed
 from understudy.data.encode import Collator
 from understudy.evaluation.score import score_model
 from understudy.models.pretrained import load_model
-from understudy.models.student import base_config, load_student
+from understudy.models.student import base_config
 from understudy.models.teacher import load_teacher
 from understudy.recipe.distillation import PredictionSettings
 from understudy.recipe.recipe import Recipe
@@ -29,6 +29,7 @@ from understudy.stages.training import (
     choose_on_dev,
     remove_checkpoints,
     save_model,
+    start_student,
     train_to_the_end,
     write_losses,
 )
@@ -105,7 +106,7 @@ def _run_trial(
     block = choose_on_dev({"seed": recipe.seed, **settings.training, **values}, task)
     arguments = build_arguments(block, folder / TRAINING_FOLDER)
     set_seed(arguments.seed)
-    student = _start_student(recipe, prepared, start, arguments)
+    student = _load_start(recipe, prepared, start, arguments)
     leave_out = ["token_type_ids"] if "token_type_ids" not in encoder_inputs(student) else []
     trainer = DistillationTrainer(
         student,
@@ -142,17 +143,18 @@ def _run_trial(
     return score
 
 
-def _start_student(
+def _load_start(
     recipe: Recipe, prepared: Prepared, start: Path | None, arguments: TrainingArguments
 ) -> PreTrainedModel:
-    task, labels = prepared.task, prepared.data.labels
-    attention = choose_attention(recipe, arguments)
-    if start is not None:
-        return load_model(
-            str(start), task, labels, fine_tuned=True, dropout=recipe.dropout, attention=attention
-        )
-    return load_student(
-        recipe.student, str(recipe.teacher), task, labels, dropout=recipe.dropout, attention=attention
+    if start is None:
+        return start_student(recipe, prepared, arguments)
+    return load_model(
+        str(start),
+        prepared.task,
+        prepared.data.labels,
+        fine_tuned=True,
+        dropout=recipe.dropout,
+        attention=choose_attention(recipe, arguments),
     )
 
 

@@ -169,7 +169,12 @@ def resolve_paths(recipe: Recipe) -> Recipe:
         update={
             "model": absolute(recipe.model),
             "teacher": absolute(recipe.teacher),
-            "student": recipe.student.model_copy(update={"model": absolute(recipe.student.model)}),
+            "student": recipe.student.model_copy(
+                update={
+                    "model": absolute(recipe.student.model),
+                    "source": absolute(recipe.student.source),
+                }
+            ),
             "data": recipe.data.model_copy(update=places),
         }
     )

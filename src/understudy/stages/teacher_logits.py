@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments
 
-from understudy.data.encode import TEACHER, Collator
+from understudy.data.encode import ENCODER_INPUTS, TEACHER, Collator
 from understudy.data.load import cache_folder
 from understudy.data.tasks import KindName
 
@@ -93,7 +93,7 @@ def _predict(
     for start in range(0, len(rows), BATCH_SIZE):
         chosen = order[start : start + BATCH_SIZE].tolist()
         batch = collate([rows[index] for index in chosen])
-        inputs = {name: value.to(arguments.device) for name, value in batch.items() if name in _INPUTS}
+        inputs = {name: value.to(arguments.device) for name, value in batch.items() if name in ENCODER_INPUTS}
         enabled = precision != torch.float32
         with torch.no_grad(), torch.autocast(arguments.device.type, dtype=precision, enabled=enabled):
             output = teacher(**inputs)
@@ -105,9 +105,6 @@ def _predict(
                 column[index] = values[: lengths[index]] if per_token else values
         bar.update(len(chosen))
     return columns
-
-
-_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def _write(path: Path, columns: Mapping[str, Sequence[NDArray[np.float32]]]) -> None:

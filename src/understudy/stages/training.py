@@ -5,21 +5,24 @@ from __future__ import annotations
 import csv
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from datasets import Dataset
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Trainer, TrainingArguments
 from transformers.trainer_utils import TrainOutput
 
-from understudy.data.encode import encode
+from understudy.data.encode import ENCODER_INPUTS, Collator, encode
 from understudy.data.load import TaskData, load_data
 from understudy.data.sources import dev_splits
 from understudy.data.tasks import Task
 from understudy.evaluation.score import EvaluationSplit, prepare_split
 from understudy.models.pretrained import check_max_length, load_config, load_tokenizer, model_labels
+from understudy.models.student import load_student
 from understudy.recipe.recipe import Recipe
 from understudy.stages.result import announce
 from understudy.training.checkpoint import last_complete_checkpoint
@@ -62,6 +65,35 @@ def prepare(recipe: Recipe, model: str, arguments: TrainingArguments) -> Prepare
         train = encode(data.splits["train"], task.kind, tokenizer, **lengths)
         dev = {split: prepare_split(task, data.splits[split], tokenizer, **lengths) for split in splits}
     return Prepared(task, tokenizer, data, train, dev)
+
+
+# Texts by which a narrower student is cut, and how many of them at a time.
+SAMPLE_ROWS = 512
+SAMPLE_BATCH = 32
+
+
+def start_student(
+    recipe: Recipe, prepared: Prepared, arguments: TrainingArguments, *, sample_rows: int = SAMPLE_ROWS
+) -> PreTrainedModel:
+    """The student as a recipe starts it, its weights drawn from torch's random state where they are new."""
+    return load_student(
+        recipe.student,
+        str(recipe.teacher),
+        prepared.task,
+        prepared.data.labels,
+        sample=lambda: _sample(prepared, recipe.seed, sample_rows),
+        dropout=recipe.dropout,
+        attention=choose_attention(recipe, arguments),
+    )
+
+
+def _sample(prepared: Prepared, seed: int, num_rows: int) -> Iterator[dict[str, Tensor]]:
+    """Some of the training rows as batches of the encoder's inputs; a question's choices are texts."""
+    collate = Collator(prepared.tokenizer)
+    chosen = np.random.default_rng(seed).permutation(len(prepared.train))[:num_rows].tolist()
+    for start in range(0, len(chosen), SAMPLE_BATCH):
+        batch = collate([prepared.train[index] for index in chosen[start : start + SAMPLE_BATCH]])
+        yield {name: batch[name].flatten(0, -2) for name in batch if name in ENCODER_INPUTS}
 
 
 def choose_attention(recipe: Recipe, arguments: TrainingArguments) -> str | None:

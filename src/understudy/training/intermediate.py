@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from understudy.capture.query_key import capture
 from understudy.capture.representations import Representations
+from understudy.data.encode import ENCODER_INPUTS
 from understudy.models.projections import Projections
 from understudy.objectives.compose import layer_losses
 from understudy.training.trainer import Terms
@@ -60,7 +61,7 @@ def intermediate_terms(
     def terms(model: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         # A question's choices are texts like any other here.
         num_choices = batch["input_ids"].shape[1] if batch["input_ids"].dim() == 3 else None
-        inputs = {name: batch[name].flatten(0, -2) for name in batch if name in _ENCODER_INPUTS}
+        inputs = {name: batch[name].flatten(0, -2) for name in batch if name in ENCODER_INPUTS}
         with torch.no_grad(), _autocast(inputs["input_ids"].device, precision):
             shown = capture(encoder, _only(inputs, names), teacher_layers)
         losses = layer_losses(
@@ -78,12 +79,9 @@ def intermediate_terms(
     return terms
 
 
-_ENCODER_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-
-
 def encoder_inputs(model: PreTrainedModel) -> frozenset[str]:
     """What a model's encoder may be called with: DistilBERT knows no token types, for one."""
-    return frozenset(inspect.signature(model.base_model.forward).parameters) & frozenset(_ENCODER_INPUTS)
+    return frozenset(inspect.signature(model.base_model.forward).parameters) & frozenset(ENCODER_INPUTS)
 
 
 def _only(inputs: Mapping[str, Tensor], names: frozenset[str]) -> dict[str, Tensor]:

@@ -1,0 +1,291 @@
+"""Students cut from a larger model: some of its layers, and of each what matters most.
+
+A cut keeps channels, it does not mix them: every kept channel of the hidden states means in the student
+what it means in the source, so that LayerNorm and the residual stream stay what they were. What is kept
+is what has the largest mean activation on a sample of text:
+
+- hidden channels, the same ones in every layer;
+- dimensions within each head, for queries with keys, and for values, by layer;
+- feed-forward neurons, by layer.
+
+At the source's own width nothing is left out, and the copy is exact to the bit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from understudy.errors import ModelError, RecipeError
+
+# H hidden size, N heads, D head size, F feed-forward neurons
+
+LayerChoice = Literal["first", "spaced", "last"]
+Axis = Literal["hidden", "query_key", "value", "feed_forward"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """How a family names the parts of a layer; each is a linear module."""
+
+    query: str
+    key: str
+    value: str
+    output: str
+    up: str
+    down: str
+
+
+_BERT = Family(
+    "attention.self.query",
+    "attention.self.key",
+    "attention.self.value",
+    "attention.output.dense",
+    "intermediate.dense",
+    "output.dense",
+)
+FAMILIES: Mapping[str, Family] = {
+    "bert": _BERT,
+    "roberta": _BERT,
+    "xlm-roberta": _BERT,
+    "camembert": _BERT,
+    "electra": _BERT,
+    "distilbert": Family(
+        "attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "ffn.lin1", "ffn.lin2"
+    ),
+    "mpnet": Family(
+        "attention.attn.q",
+        "attention.attn.k",
+        "attention.attn.v",
+        "attention.attn.o",
+        "intermediate.dense",
+        "output.dense",
+    ),
+}
+
+
+def choose_layers(choice: LayerChoice | Sequence[int], num_layers: int, num_source: int) -> tuple[int, ...]:
+    """The source's layers, counted from 1, that become the student's 1, 2, …
+
+    >>> choose_layers("first", 3, 12), choose_layers("spaced", 3, 12), choose_layers("last", 3, 12)
+    ((1, 2, 3), (4, 8, 12), (10, 11, 12))
+    """
+    if not isinstance(choice, str):
+        layers = tuple(choice)
+        if len(layers) != num_layers or any(not 1 <= layer <= num_source for layer in layers):
+            raise RecipeError(
+                f"student.layers must name one of {num_source} layers for each of the student's "
+                f"{num_layers}; got {list(layers)}."
+            )
+        return layers
+    if choice not in get_args(LayerChoice):
+        raise RecipeError(
+            f"student.layers must be {', '.join(get_args(LayerChoice))} or a list; got {choice!r}."
+        )
+    if num_layers > num_source:
+        raise RecipeError(
+            f"a student cut from {num_source} layers has at most as many; got {num_layers}. Give "
+            "student.layers as a list, in which one may stand twice."
+        )
+    if choice == "first":
+        return tuple(range(1, num_layers + 1))
+    if choice == "last":
+        return tuple(range(num_source - num_layers + 1, num_source + 1))
+    # Half a layer rounds up, as in the uniform layer map.
+    return tuple((2 * m * num_source + num_layers) // (2 * num_layers) for m in range(1, num_layers + 1))
+
+
+def cut_weights(
+    student: PreTrainedModel,
+    source: PreTrainedModel,
+    layers: Sequence[int],
+    sample: Callable[[], Iterable[Mapping[str, Tensor]]],
+) -> None:
+    """Give a student's encoder the weights of a source's: embeddings, pooler and the chosen layers.
+
+    Args:
+        student: of the source's family and number of heads, nowhere wider. Its head stays as it is.
+        layers: of the source, counted from 1, for the student's in their order.
+        sample: batches of text that tell what matters; not asked for where nothing is left out.
+    """
+    _check_fit(student.config, source.config)
+    wanted, whole = _sizes(student.config), _sizes(source.config)
+    family = FAMILIES[source.config.model_type]
+    kept: dict[tuple[Axis, int], Tensor] = {}
+    if wanted != whole:
+        activations = measure_activations(source, sample())
+        kept = {
+            place: _largest(activation, wanted[place[0]], _groups(place[0], source.config))
+            for place, activation in activations.items()
+        }
+    weights = source.base_model.state_dict()
+    factorised = _is_factorised(source)
+    if factorised != _is_factorised(student):
+        raise RecipeError(
+            f"the source's embeddings of {source.config.embedding_size} are projected to its width; a "
+            "student of that very width cannot be cut from it. Choose another student.hidden_size."
+        )
+    # Scores keep their scale: the sum over fewer dimensions is still divided by the source's √D.
+    scale = (wanted["query_key"] / whole["query_key"]) ** 0.5
+    cut = {}
+    for name, target in student.base_model.state_dict().items():
+        layer, source_name = _source_name(name, layers)
+        if source_name not in weights:
+            raise ModelError(
+                f"{type(source).__name__} has no {source_name} to cut the student's {name} from."
+            )
+        value = weights[source_name]
+        for dimension, axis in enumerate(_axes(name, family, value.dim(), factorised)):
+            index = kept.get((axis, 0 if axis == "hidden" else layer)) if axis is not None else None
+            if index is not None:
+                value = value.index_select(dimension, index)
+        if scale != 1.0 and f".{family.query}." in name:
+            value = value * scale
+        if value.shape != target.shape:
+            raise ModelError(
+                f"{name} of the student is {tuple(target.shape)}, and what is cut from {source_name} is "
+                f"{tuple(value.shape)}."
+            )
+        cut[name] = value
+    student.base_model.load_state_dict(cut)
+
+
+def measure_activations(
+    model: PreTrainedModel, batches: Iterable[Mapping[str, Tensor]]
+) -> dict[tuple[Axis, int], Tensor]:
+    """Mean absolute activations of every channel over the real tokens of batches, by axis and layer.
+
+    Layers are counted from 1; hidden channels, summed over all layers, stand at 0.
+    """
+    family = FAMILIES[model.config.model_type]
+    sums: dict[tuple[str, int], Tensor] = {}
+    mask = torch.empty(0)
+    hooks = []
+
+    def add(part: str, layer: int, states: Tensor) -> None:
+        total = (states.float().abs() * mask[:, :, None]).sum(dim=(0, 1))
+        sums[part, layer] = sums[part, layer] + total if (part, layer) in sums else total
+
+    def watch(module: nn.Module, part: str, layer: int) -> None:
+        if part == "down":  # what enters it are the neurons after their non-linearity
+            hooks.append(module.register_forward_pre_hook(lambda _, args: add(part, layer, args[0])))
+        else:
+            hooks.append(module.register_forward_hook(lambda _, __, output: add(part, layer, output)))
+
+    for name, module in model.base_model.named_modules():
+        for part in ("query", "key", "value", "down"):
+            found = re.search(rf"\.layer\.(\d+)\.{re.escape(getattr(family, part))}$", f".{name}")
+            if found:
+                watch(module, part, int(found[1]) + 1)
+    training = model.training
+    model.train(False)
+    try:
+        with torch.no_grad():
+            for batch in batches:
+                mask = batch["attention_mask"].float()
+                states = model.base_model(**batch, output_hidden_states=True).hidden_states
+                for state in states:
+                    add("hidden", 0, state)
+    finally:
+        model.train(training)
+        for hook in hooks:
+            hook.remove()
+    if not sums:
+        raise ModelError("a narrower student needs a sample of text to be cut by, and there was none.")
+    result: dict[tuple[Axis, int], Tensor] = {("hidden", 0): sums["hidden", 0]}
+    for part, layer in sums:
+        if part == "query":
+            # A dimension adds to the scores what its query times its key is worth.
+            result["query_key", layer] = sums["query", layer] * sums["key", layer]
+            result["value", layer] = sums["value", layer]
+            result["feed_forward", layer] = sums["down", layer]
+    return result
+
+
+def _sizes(config: Any) -> dict[Axis, int]:
+    """How much there is on every axis; on heads' axes by head."""
+    head_size = config.hidden_size // config.num_attention_heads
+    feed_forward = config.hidden_dim if config.model_type == "distilbert" else config.intermediate_size
+    return {
+        "hidden": config.hidden_size,
+        "query_key": head_size,
+        "value": head_size,
+        "feed_forward": feed_forward,
+    }
+
+
+def _groups(axis: Axis, config: Any) -> int:
+    return config.num_attention_heads if axis in ("query_key", "value") else 1
+
+
+def _largest(activation: Tensor, size: int, groups: int) -> Tensor:
+    """Places of the `size` largest of each group, in their order."""
+    by_group = activation.view(groups, -1)
+    best = by_group.topk(size, dim=1).indices.sort(dim=1).values
+    return (best + torch.arange(groups, device=best.device)[:, None] * by_group.shape[1]).flatten()
+
+
+def _source_name(name: str, layers: Sequence[int]) -> tuple[int, str]:
+    """The source's layer (0 outside of layers) and the name of the parameter there."""
+    found = re.search(r"(?<=layer\.)\d+(?=\.)", name)
+    if found is None:
+        return 0, name
+    layer = layers[int(found[0])]
+    return layer, name[: found.start()] + str(layer - 1) + name[found.end() :]
+
+
+def _is_factorised(model: PreTrainedModel) -> bool:
+    """Whether embeddings have a width of their own, as a small ELECTRA's."""
+    return hasattr(model.base_model, "embeddings_project")
+
+
+def _axes(name: str, family: Family, num_dimensions: int, factorised: bool) -> tuple[Axis | None, ...]:
+    """Which axis each dimension of a parameter runs along; None stays whole."""
+    inside: dict[str, tuple[Axis, Axis]] = {
+        family.query: ("query_key", "hidden"),
+        family.key: ("query_key", "hidden"),
+        family.value: ("value", "hidden"),
+        family.output: ("hidden", "value"),
+        family.up: ("feed_forward", "hidden"),
+        family.down: ("hidden", "feed_forward"),
+    }
+    # `attention.output.dense` ends as `output.dense` does: the longest name counts.
+    for part in sorted(inside, key=len, reverse=True):
+        if f".{part}." in name:
+            return inside[part][:num_dimensions]
+    if "relative_attention_bias" in name or (factorised and name.startswith("embeddings.")):
+        return (None,) * num_dimensions
+    hidden: Axis = "hidden"
+    if name.startswith("embeddings_project."):
+        return (hidden, None)[:num_dimensions]
+    if name.startswith("embeddings.") and num_dimensions == 2:
+        return (None, hidden)
+    return (hidden,) * num_dimensions
+
+
+def _check_fit(student: Any, source: Any) -> None:
+    family = source.model_type
+    if family not in FAMILIES:
+        raise ModelError(
+            f"a student cannot be cut from the family {family} (known: {', '.join(FAMILIES)}). Use "
+            "student.init=random."
+        )
+    if student.model_type != family:
+        raise RecipeError(f"a student cut from {family} must be of that family; got {student.model_type}.")
+    if student.num_attention_heads != source.num_attention_heads:
+        raise RecipeError(
+            f"a cut keeps the source's {source.num_attention_heads} heads; got "
+            f"student.num_attention_heads={student.num_attention_heads}."
+        )
+    for axis, size in _sizes(student).items():
+        if size > _sizes(source)[axis]:
+            raise RecipeError(
+                f"a cut can only be narrower: {axis.replace('_', ' ')} of the source is "
+                f"{_sizes(source)[axis]}, of the student {size}."
+            )

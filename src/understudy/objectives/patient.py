@@ -1,0 +1,62 @@
+"""Patient KD's objectives (section 3), one loss per example.
+
+L_PKD = (1 − α) L_CE + α L_DS + β L_PT; without its last term it is L_KD, plain soft labels. The sum is
+`compose.weighted_sum` with weights 1 − α, α and β.
+
+The teacher's tensors never receive a gradient.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from understudy.objectives.tinybert import prediction_loss
+
+# B batch, C classes, H hidden size
+
+
+def soft_label_loss(
+    student_BC: Tensor, teacher_BC: Tensor, *, temperature: float, squared: bool = True
+) -> Tensor:
+    """Patient KD, L_DS: cross entropy of softened predictions, by example.
+
+    Args:
+        student_BC: logits of the classes, or of a question's choices.
+        squared: multiply by the temperature squared, as the authors' code does and the paper does not:
+            gradients then keep their size whatever the temperature.
+
+    Returns:
+        loss_B.
+    """
+    loss_B = prediction_loss(student_BC, teacher_BC, temperature=temperature)
+    return loss_B * temperature**2 if squared else loss_B
+
+
+def label_loss(student_BC: Tensor, labels_B: Tensor) -> Tensor:
+    """Patient KD, L_CE: cross entropy with the labels, by example."""
+    return nn.functional.cross_entropy(student_BC.float(), labels_B, reduction="none")
+
+
+def patient_loss(student_BH: Tensor, teacher_BH: Tensor, *, normalized: bool = True) -> Tensor:
+    """Patient KD, L_PT of one layer: mean squared difference of the first token's states, by example.
+
+    The mean is over channels, as in the authors' code, whose grid of β it goes with; the paper's sum is
+    H times as large.
+
+    Args:
+        student_BH: states of [CLS], already projected where the widths differ.
+        normalized: divide both by their length first, as the paper does; the authors' code searches both.
+
+    Returns:
+        loss_B.
+    """
+    if student_BH.shape != teacher_BH.shape:
+        raise ValueError(
+            f"student and teacher must have the same shape, got {tuple(student_BH.shape)} and "
+            f"{tuple(teacher_BH.shape)}; project the student first"
+        )
+    student_BH, teacher_BH = student_BH.float(), teacher_BH.detach().float()
+    if normalized:
+        student_BH = nn.functional.normalize(student_BH, dim=-1)
+        teacher_BH = nn.functional.normalize(teacher_BH, dim=-1)
+    return (student_BH - teacher_BH).square().mean(dim=-1)
