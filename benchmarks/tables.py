@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -30,13 +31,15 @@ def main() -> None:
 
 def with_tables(text: str) -> str:
     """The text with its tables made anew."""
-    table = teachers_table(json.loads((ROOT / "benchmarks" / "results" / "teachers.json").read_text()))
-    return re.sub(
-        r"(<!-- teachers -->\n).*?(<!-- end -->)",
-        lambda marks: marks[1] + table + marks[2],
-        text,
-        flags=re.DOTALL,
-    )
+    for mark, make in (("teachers", teachers_table), ("students", students_table)):
+        table = make(json.loads((ROOT / "benchmarks" / "results" / f"{mark}.json").read_text()))
+        text = re.sub(
+            rf"(<!-- {mark} -->\n).*?(<!-- end -->)",
+            lambda marks, table=table: marks[1] + table + marks[2],
+            text,
+            flags=re.DOTALL,
+        )
+    return text
 
 
 def teachers_table(results: dict) -> str:
@@ -48,6 +51,33 @@ def teachers_table(results: dict) -> str:
             f"| {name} | {record['rows']['train']:,} | {record['metric'].replace('_', ' ')} | "
             f"{record['score']:.3f} ({low:.3f}–{high:.3f}) | {record['minutes']:.0f} |"
         )
+    return "\n".join(lines) + "\n"
+
+
+def students_table(results: dict) -> str:
+    lines = [
+        "| task | metric | teacher | labels only | distilled | difference |",
+        "|---|---|---|---|---|---|",
+    ]
+    for task in ("sst2", "mrpc"):
+        ways = {
+            way: [record for name, record in sorted(results.items()) if name.startswith(f"{task}-{way}-")]
+            for way in ("labels", "distilled")
+        }
+        for metric in ways["distilled"][0]["scores"]:
+            values = {
+                way: [record["scores"][metric]["value"] for record in records]
+                for way, records in ways.items()
+            }
+            mean = {way: statistics.mean(found) for way, found in values.items()}
+            shown = {
+                way: f"{mean[way]:.3f} ({', '.join(f'{value:.3f}' for value in found)})"
+                for way, found in values.items()
+            }
+            lines.append(
+                f"| {NAMES[task]} | {metric} | {ways['distilled'][0]['teacher'][metric]:.3f} | {shown['labels']} | "
+                f"{shown['distilled']} | {mean['distilled'] - mean['labels']:+.3f} |"
+            )
     return "\n".join(lines) + "\n"
 
 

@@ -22,19 +22,34 @@ GLUE_ROWS = (
 )
 TINY = {
     "finetune": ["training.max_steps=1", "training.report_to=none", "data.max_length=32"],
-    "distill": [
+    "tinybert": [
         *(
             f"{stage}.training.{setting}"
             for stage in ("intermediate", "prediction")
-            for setting in ("max_steps=1", "report_to=none", "logging_steps=1")
+            for setting in ("max_steps=1", "report_to=none")
         ),
         "data.max_length=32",
-        # The tiny teacher has two heads, and the students' twelve are read as two.
+        # The tiny teacher has two heads and two layers.
         "intermediate.relation_heads=2",
-        # It has two layers, too.
         "student.num_hidden_layers=2",
     ],
+    "cut": ["student.hidden_size=16", "student.num_attention_heads=2", "student.intermediate_size=32"],
+    "patient": [
+        f"{stage}.training.{setting}"
+        for stage in ("soft_labels", "patient")
+        for setting in ("max_steps=1", "report_to=none")
+    ],
 }
+
+
+def tiny(arguments: list[str]) -> list[str]:
+    """Settings that make a command fit the tiny teacher and a second."""
+    if arguments[0] == "distill":
+        settings = TINY["patient"] if "patient" in arguments else TINY["tinybert"]
+        settings = settings + (TINY["cut"] if "student.init=cut" in arguments else [])
+    else:
+        settings = TINY.get(arguments[0], [])
+    return [part for setting in settings for part in ("--set", setting)]
 
 
 def commands(text: str) -> list[list[str]]:
@@ -52,10 +67,10 @@ def test_the_commands_run(encoder: Path, tmp_path: Path, monkeypatch: pytest.Mon
         (tmp_path / f"{name}.csv").write_text("review,sentiment\ngood,pos\nbad,neg\n", "utf-8")
     stand_ins = {"bert-base-uncased": str(encoder), "nyu-mll/glue": str(tmp_path / "glue")}
     found = commands(README)
-    assert len(found) >= 9
+    assert len(found) >= 11
     for arguments in found:
         arguments = [stand_ins.get(argument, argument) for argument in arguments]
-        arguments += [part for setting in TINY.get(arguments[0], ()) for part in ("--set", setting)]
+        arguments += tiny(arguments)
         result = CliRunner().invoke(app, arguments, catch_exceptions=False)
         assert result.exit_code == 0, (arguments, result.output)
     code = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
@@ -70,7 +85,8 @@ def test_the_tables_say_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> No
     from tables import with_tables
 
     assert with_tables(README) == README
-    assert "<!-- teachers -->\n| task |" in README
+    for mark in ("teachers", "students"):
+        assert f"<!-- {mark} -->\n| task |" in README
 
 
 def test_the_tree_names_what_is_there() -> None:

@@ -113,10 +113,11 @@ def _print_distillation(console: Console, content: dict[str, Any]) -> None:
             if name != "loss"
         ]
         console.print("Losses, first and last: " + ", ".join(terms), highlight=False)
-    trials = stages["prediction"]["trials"]
-    if len(trials) > 1:
-        chosen = ", ".join(f"{name} {value:g}" for name, value in trials[0]["values"].items())
-        console.print(f"Best of {len(trials)} trials on the development set: {chosen}")
+    for name, stage in stages.items():
+        trials = stage.get("trials", ())
+        if len(trials) > 1:
+            chosen = ", ".join(f"{key} {value}" for key, value in trials[0]["values"].items())
+            console.print(f"{name}: best of {len(trials)} trials on the development set: {chosen}")
     student, teacher = content["parameters"]["student"], content["parameters"]["teacher"]
     console.print(
         f"{student / 1e6:.1f}M parameters against {teacher / 1e6:.1f}M: {teacher / student:.1f} times smaller"

@@ -28,9 +28,7 @@ def distill_command(
             "--student", help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to start from."
         ),
     ] = None,
-    method: Annotated[
-        str, typer.Option("--method", help="tinybert: intermediate layers, then predictions.")
-    ] = "tinybert",
+    method: Annotated[str, typer.Option("--method", help="tinybert, soft-labels or patient.")] = "tinybert",
     task: TaskOption = None,
     data: DataOption = None,
     recipe: RecipeOption = None,

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from datasets import Dataset
 from torch import Tensor
@@ -234,6 +235,8 @@ _PER_ROW = {"labels", "start_positions", "end_positions"}
 ENCODER_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # Columns with a teacher's logits, without padding as the rows themselves.
 TEACHER = "teacher_"
+# And one with its states, float32 bytes: K layers of the first token, for each choice where there are any.
+TEACHER_STATES = "teacher_states"
 _TEACHER_PER_TOKEN = ("teacher_start_logits", "teacher_end_logits")
 
 
@@ -245,12 +248,19 @@ class Collator:
     Args:
         keep_row: leave the rows' numbers in the batch, for whoever must name one.
         leave_out: inputs of the tokenizer that the model does not take.
+        state_size: the width of a teacher's states, where rows carry them.
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerFast, *, keep_row: bool = False, leave_out: Sequence[str] = ()
+        self,
+        tokenizer: PreTrainedTokenizerFast,
+        *,
+        keep_row: bool = False,
+        leave_out: Sequence[str] = (),
+        state_size: int = 0,
     ) -> None:
         self.keep_row = keep_row
+        self.state_size = state_size
         self.padding = {
             "input_ids": tokenizer.pad_token_id,
             "token_type_ids": tokenizer.pad_token_type_id,
@@ -282,8 +292,12 @@ class Collator:
             values = [row[name] for row in rows]
             dtype = torch.float32 if isinstance(values[0], float) else torch.long
             batch[name] = torch.tensor(values, dtype=dtype)
+        if TEACHER_STATES in rows[0]:
+            states = np.stack([np.frombuffer(row[TEACHER_STATES], np.float32) for row in rows])
+            shape = (len(rows), choices, -1, self.state_size) if choices else (len(rows), -1, self.state_size)
+            batch[TEACHER_STATES] = torch.from_numpy(states.reshape(shape))
         for name in rows[0]:
-            if name.startswith(TEACHER):
+            if name.startswith(TEACHER) and name != TEACHER_STATES:
                 batch[name] = _stack_logits([row[name] for row in rows], name, width)
         if self.keep_row:
             batch["row"] = torch.tensor([row["row"] for row in rows])

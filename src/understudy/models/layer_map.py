@@ -50,6 +50,11 @@ def layer_map(
         # N − M + 1 … N − 1: the teacher's last layer is left to the predictions, too.
         "last": top[:-1],
     }
+    if not maps[kind]:
+        raise RecipeError(
+            f"a {kind} layer_map leaves a student of one layer nothing to learn from: its last layer has the "
+            "predictions. Use uniform, or a list of teacher layers."
+        )
     return maps[kind]
 
 

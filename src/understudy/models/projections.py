@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ ProjectionKind = Literal["shared", "per-layer", "none"]
 class Projections(nn.Module):
     """H_S · W_h of TinyBERT Eq. 8 and E_S · W_e of TinyBERT Eq. 9.
 
-    `shared` is one matrix with a bias for the embeddings and all layers, as in the authors' code;
+    `shared` is one matrix with a bias for all states, the embeddings' too, as in the authors' code;
     `per-layer` is one for each; `none` compares the states as they are.
     """
 
@@ -25,31 +26,25 @@ class Projections(nn.Module):
         kind: ProjectionKind,
         student_size: int,
         teacher_size: int,
-        num_layers: int,
+        num_states: int,
         initializer_range: float = 0.02,
     ) -> None:
         super().__init__()
         if kind == "none" and student_size != teacher_size:
             raise RecipeError(
-                f"intermediate.projection is none, and the student's width of {student_size} is not its "
-                f"teacher's {teacher_size}. Use shared or per-layer."
+                f"projection is none, and the student's width of {student_size} is not its teacher's "
+                f"{teacher_size}. Use shared or per-layer."
             )
-        self.num_places = num_layers + 1
-        count = {"shared": 1, "per-layer": self.num_places, "none": 0}[kind]
+        count = {"shared": 1, "per-layer": num_states, "none": 0}[kind]
         self.linears = nn.ModuleList(nn.Linear(student_size, teacher_size) for _ in range(count))
         for linear in self.linears:
             assert isinstance(linear, nn.Linear)
             nn.init.normal_(linear.weight, std=initializer_range)
             nn.init.zeros_(linear.bias)
 
-    def forward(
-        self, embeddings_BLH: Tensor, hidden: tuple[Tensor, ...]
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Embeddings and hidden states, each BLH, as BLT."""
-        states = (embeddings_BLH, *hidden)
-        if self.linears:
-            shared = len(self.linears) == 1
-            states = tuple(
-                self.linears[0 if shared else place](state_BLH) for place, state_BLH in enumerate(states)
-            )
-        return states[0], states[1:]
+    def forward(self, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The student's states, BLH each, as BLT; in the order the matrices were made for."""
+        if not self.linears:
+            return tuple(states)
+        shared = len(self.linears) == 1
+        return tuple(self.linears[0 if shared else place](state) for place, state in enumerate(states))

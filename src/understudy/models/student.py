@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import transformers
@@ -84,6 +85,8 @@ class StudentSettings(BaseModel):
 
 def parse_student(name: str) -> dict[str, str]:
     """What `--student NAME` means: a shape where it reads like one, else a saved model."""
+    if name not in SHAPES and Path(name).expanduser().is_dir():
+        return {"model": name}
     is_shape = name in SHAPES or _FREE_SHAPE.fullmatch(name) or name.startswith("tinybert-")
     return {"shape": name} if is_shape else {"model": name}
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from understudy.models.layer_map import MapName
 from understudy.models.projections import ProjectionKind
 
-Method = Literal["tinybert"]
+Method = Literal["tinybert", "patient", "soft-labels"]
 Normalization = Literal["real", "padded"]
 Positive = Annotated[float, Field(gt=0.0)]
 Weight = Annotated[float, Field(ge=0.0)]
@@ -32,14 +33,45 @@ class IntermediateSettings(BaseModel):
     """transformers' TrainingArguments by its own names."""
 
 
-class PredictionSettings(BaseModel):
-    """TinyBERT's prediction layer distillation: Eq. 10."""
+class TrialSettings(BaseModel):
+    """A stage that may be trained several times, with the best on the development set kept."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    temperature: Positive = 1.0
     training: dict[str, Any] = {}
     """transformers' TrainingArguments by its own names."""
     search: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
-    """Values of TrainingArguments to try, e.g. `learning_rate: [1e-5, 2e-5]`: every combination is
-    trained, and the best on the development set is kept."""
+    """Values to try, of this block's keys or of TrainingArguments, e.g. `learning_rate: [1e-5, 2e-5]`:
+    every combination is trained, and the best on the development set is kept."""
+
+    def choose(self, values: Mapping[str, Any]) -> Self:
+        """These settings with values over them, wherever each belongs."""
+        own = {key: value for key, value in values.items() if key in type(self).model_fields}
+        training = {key: value for key, value in values.items() if key not in own}
+        merged = {**self.model_dump(), **own, "training": {**self.training, **training}}
+        return type(self).model_validate(merged)
+
+
+class PredictionSettings(TrialSettings):
+    """TinyBERT's prediction layer distillation: Eq. 10."""
+
+    temperature: Positive = 1.0
+
+
+class SoftLabelSettings(TrialSettings):
+    """Patient KD's L_KD = (1 − α) L_CE + α L_DS."""
+
+    alpha: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
+    temperature: Positive = 10.0
+    squared: bool = True
+    """Multiply L_DS by the temperature squared, as the authors' code does and the paper does not."""
+
+
+class PatientSettings(TrialSettings):
+    """Patient KD's L_PT on the first token's states, beside `soft_labels`."""
+
+    layer_map: MapName | list[int] = "skip"
+    beta: Weight = 100.0
+    normalized: bool = True
+    projection: ProjectionKind = "none"
+    """Needed where the widths differ, which the paper leaves out."""

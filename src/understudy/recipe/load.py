@@ -44,7 +44,7 @@ def build_recipe(
     """The recipe that a command's arguments describe.
 
     Args:
-        prefix: the shipped recipe is `PREFIX-TASK` where none is named.
+        prefix: the shipped recipe is `PREFIX-TASK`, else `PREFIX-KIND`, where none is named.
         given: dotted keys that the command's options have set; None takes one away.
         settings: `--set`, which wins over everything.
     """
@@ -53,6 +53,9 @@ def build_recipe(
         if row is None:
             raise RecipeError("--task or --recipe must be given, e.g. --task mrpc.")
         recipe = f"{prefix}-{row.name}"
+        if recipe not in shipped_recipes():  # the kind's serves all its tasks
+            recipe = f"{prefix}-{row.kind}"
+            given = {"task": row.name, **given}
     elif row is not None and load_recipe(recipe).task != row.name:
         raise RecipeError(
             f"--task {row.name} and the recipe {recipe}, which is for {load_recipe(recipe).task}, exclude "

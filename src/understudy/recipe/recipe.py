@@ -13,7 +13,14 @@ from understudy.data.settings import DataSettings
 from understudy.data.tasks import Task, get_task
 from understudy.errors import RecipeError
 from understudy.models.student import StudentSettings
-from understudy.recipe.distillation import IntermediateSettings, Method, Normalization, PredictionSettings
+from understudy.recipe.distillation import (
+    IntermediateSettings,
+    Method,
+    Normalization,
+    PatientSettings,
+    PredictionSettings,
+    SoftLabelSettings,
+)
 from understudy.training.arguments import check_training
 
 
@@ -50,6 +57,8 @@ class Recipe(BaseModel):
     """Means over real tokens, or over padding too, as in the published code."""
     intermediate: IntermediateSettings | None = None
     prediction: PredictionSettings | None = None
+    soft_labels: SoftLabelSettings | None = None
+    patient: PatientSettings | None = None
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], *, origin: str = "recipe") -> Recipe:
@@ -65,7 +74,7 @@ class Recipe(BaseModel):
         try:
             task = get_task(recipe.task)
             changed: dict[str, Any] = {"task": task.name, "training": check_training(recipe.training)}
-            for name in ("intermediate", "prediction"):
+            for name in STAGES:
                 block = getattr(recipe, name)
                 if block is not None:
                     changed[name] = _check_block(name, block)
@@ -94,40 +103,92 @@ _BLOCKS: Mapping[str, type[BaseModel]] = {
     "student": StudentSettings,
     "intermediate": IntermediateSettings,
     "prediction": PredictionSettings,
+    "soft_labels": SoftLabelSettings,
+    "patient": PatientSettings,
 }
+STAGES = ("intermediate", "prediction", "soft_labels", "patient")
+# The keys that a method reads beside those of every recipe; None is fine-tuning.
+_KEYS: Mapping[str | None, tuple[str, ...]] = {
+    None: ("model", "training"),
+    "tinybert": ("teacher", "student", "normalization", "intermediate", "prediction"),
+    "soft-labels": ("teacher", "student", "soft_labels"),
+    "patient": ("teacher", "student", "soft_labels", "patient"),
+}
+
+
+# TrainingArguments that a stage cannot use, and why.
+_NOT_INTERMEDIATE = {
+    "eval_strategy": "nothing is scored before the prediction stage",
+    "load_best_model_at_end": "nothing is scored before the prediction stage",
+    "gradient_checkpointing": "queries and keys are read in one pass; use smaller batches and accumulate",
+    "label_smoothing_factor": "there are no labels in this stage",
+}
+_NOT_TRIALS = {"label_smoothing_factor": "the losses are the method's own"}
+
+
+def _given(block: BaseModel) -> set[str]:
+    """A block's own keys that are not as they come."""
+    return {
+        name
+        for name, field in type(block).model_fields.items()
+        if name not in ("training", "search") and getattr(block, name) != field.default
+    }
 
 
 def _check_block(name: str, block: Any) -> Any:
     """A stage's block with its TrainingArguments checked, those to be tried included."""
-    idle = ("eval_strategy", "load_best_model_at_end") if name == "intermediate" else ()
-    for key in idle:
-        if key in block.training:
-            raise RecipeError(
-                f"intermediate.training.{key} has no effect: nothing is scored before the prediction stage."
-            )
+    for key, reason in (_NOT_INTERMEDIATE if name == "intermediate" else _NOT_TRIALS).items():
+        if block.training.get(key):
+            raise RecipeError(f"{name}.training.{key} cannot be set: {reason}.")
+    twice = sorted(set(getattr(block, "search", ())) & {*block.training, *_given(block)})
+    if twice:
+        place = f"{name}.training" if twice[0] in block.training else name
+        raise RecipeError(
+            f"{place}.{twice[0]} has no effect beside {name}.search.{twice[0]}. Take the search away with "
+            f"--set {name}.search.{twice[0]}=null."
+        )
     try:
         changed: dict[str, Any] = {"training": check_training(block.training)}
-        if getattr(block, "search", None):
-            changed["search"] = {
-                key: [check_training({key: value})[key] for value in values]
-                for key, values in block.search.items()
-            }
     except RecipeError as error:
-        raise RecipeError(str(error).replace("training.", f"{name}.training.", 1)) from None
+        raise RecipeError(f"{name}.{error}") from None
+    if getattr(block, "search", None):
+        changed["search"] = {
+            key: [_check_choice(name, block, key, value) for value in values]
+            for key, values in block.search.items()
+        }
     return block.model_copy(update=changed)
+
+
+def _check_choice(name: str, block: Any, key: str, value: Any) -> Any:
+    """A value to be tried, in its proper type."""
+    if key in type(block).model_fields and key not in ("training", "search"):
+        try:
+            return getattr(block.choose({key: value}), key)
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"]
+            raise RecipeError(f"{name}.search.{key}: {reason}; got {value!r}.") from None
+    try:
+        return check_training({key: value})[key]
+    except RecipeError as error:
+        raise RecipeError(str(error).replace("training.", f"{name}.search.", 1)) from None
 
 
 def _refuse_without_effect(recipe: Recipe) -> None:
     """A key that the method never reads is a mistake, not a wish to pass over."""
-    distilling = ("teacher", "student", "normalization", "intermediate", "prediction")
-    unread = ("model", "training") if recipe.method else distilling
+    if recipe.task_row.kind == "regression":
+        for name in ("prediction", "soft_labels"):
+            if "temperature" in _given(getattr(recipe, name) or PredictionSettings()):
+                raise RecipeError(f"{name}.temperature has no effect on numbers: there are no classes.")
+    known = {key for keys in _KEYS.values() for key in keys}
+    unread = sorted(known - set(_KEYS[recipe.method]))
     given = [name for name in unread if getattr(recipe, name) != Recipe.model_fields[name].default]
-    if given and recipe.method:
-        raise RecipeError(
-            f"{given[0]} has no effect with method: {recipe.method}; its keys are {', '.join(distilling)}."
-        )
-    if given:
+    if given and recipe.method is None:
         raise RecipeError(f"{given[0]} has no effect without a method; give method: tinybert.")
+    if given:
+        raise RecipeError(
+            f"{given[0]} has no effect with method: {recipe.method}; its keys are "
+            f"{', '.join(_KEYS[recipe.method])}."
+        )
 
 
 def _explain(error: ValidationError) -> list[str]:

@@ -1,4 +1,4 @@
-"""Task distillation: a student learns a fine-tuned teacher's part, in two stages."""
+"""Task distillation: a student learns a fine-tuned teacher's part."""
 
 from __future__ import annotations
 
@@ -6,25 +6,20 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import torch
-from transformers import TrainingArguments
+from typing import Any, get_args
 
 from understudy.errors import RecipeError
 from understudy.evaluation.compare import compare
 from understudy.evaluation.score import score_model
 from understudy.models.pretrained import load_model
 from understudy.models.student import check_start, parse_student
-from understudy.models.teacher import load_teacher
+from understudy.recipe.distillation import Method
 from understudy.recipe.load import build_recipe, load_recipe, what_is_given
 from understudy.recipe.recipe import Recipe
-from understudy.stages.intermediate import distill_intermediate, match
-from understudy.stages.prediction import distill_predictions
+from understudy.stages.methods import Run, main_block, preflight, teach
 from understudy.stages.result import (
-    INTERMEDIATE,
-    PREDICTION,
     RESULT,
+    STAGES,
     STUDENT,
     StageResult,
     check_output,
@@ -34,12 +29,16 @@ from understudy.stages.result import (
     saved_recipe,
     score_content,
     start_output,
+    student_inside,
     versions,
     write_result,
 )
-from understudy.stages.training import Prepared, prepare, start_student
+from understudy.stages.training import Prepared, prepare
 from understudy.training.arguments import build_arguments
 from understudy.training.cpu import tune_cpu
+
+# What the shipped recipes of a method are called.
+PREFIXES = {"tinybert": "tinybert", "patient": "pkd", "soft-labels": "soft-labels"}
 
 
 def distill(
@@ -60,8 +59,10 @@ def distill(
         teacher: a folder or a hub name; one that `finetune` wrote knows its task and data.
         student: a shape (`tinybert-4l-312d`, `6l-384d`), or a saved encoder to start from; the
             recipe's where not given.
-        method: `tinybert`, intermediate layers and then predictions.
-        recipe: a shipped name or a file; `METHOD-TASK` where not given.
+        method: `tinybert`, intermediate layers and then predictions; `soft-labels`, labels and the
+            teacher's predictions; `patient`, these and the first token's states.
+        recipe: a shipped name or a file; `tinybert-TASK`, `pkd-KIND` or `soft-labels-KIND` where not
+            given.
         settings: over the recipe, e.g. `{"prediction.temperature": 2}`.
         output_dir: gets the student in `student/`, result.json, recipe.yaml and a folder per stage. A
             run that was interrupted there continues.
@@ -98,6 +99,9 @@ def distill_recipe(
     settings: Sequence[str] | Mapping[str, Any],
 ) -> Recipe:
     """The recipe that a command's arguments describe, with what the teacher's own recipe knows."""
+    if method not in get_args(Method):
+        raise RecipeError(f"--method must be one of {', '.join(get_args(Method))}; got {method!r}.")
+    teacher = student_inside(teacher) if teacher is not None else None
     given = what_is_given({"teacher": teacher, "data.source": data})
     if student is not None:
         given["student"] = parse_student(student)  # in place of the recipe's whole block
@@ -109,7 +113,7 @@ def distill_recipe(
         raise RecipeError(
             f"{recipe} is no recipe for --method {method}: its method is {load_recipe(recipe).method}."
         )
-    built = build_recipe(method, given, task=task, recipe=recipe, settings=settings)
+    built = build_recipe(PREFIXES[method], given, task=task, recipe=recipe, settings=settings)
     no_data = not any(getattr(built.data, name) for name in ("source", "train", "dev"))
     if known is not None and known.task == built.task and no_data:
         # What the recipe says about the data (its length) stands; the rest is the teacher's.
@@ -126,52 +130,29 @@ def distill_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
     if recipe.teacher is None:
         raise RecipeError("teacher must be given: a folder or a hub name of a fine-tuned model.")
     check_start(recipe.student)
-    if recipe.prediction is None:
-        raise RecipeError("prediction must be given: without it a student's head learns nothing.")
-    intermediate, prediction = recipe.intermediate, recipe.prediction
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
     check_output(output_dir, recipe, overwrite=overwrite)
     teacher = str(recipe.teacher)
-    arguments = build_arguments({"seed": recipe.seed, **prediction.training}, output_dir)
+    arguments = build_arguments({"seed": recipe.seed, **main_block(recipe).training}, output_dir)
     tune_cpu()
     prepared = prepare(recipe, teacher, arguments)
-    _preflight(recipe, prepared, arguments)
     hashes = {"teacher": hash_model(teacher), **prepared.data.hashes}
     for name in (recipe.student.model, recipe.student.source):
         if name is not None:
             hashes["student"] = hash_model(name)
+    run = Run(recipe, prepared, output_dir, hashes["teacher"])
+    preflight(run)
     with arguments.main_process_first(desc="preparing the output folder"):
         if arguments.should_save:
             start_output(output_dir, recipe, hashes, overwrite=overwrite)
-
-    start = None
-    if intermediate is not None:
-        distill_intermediate(recipe, intermediate, prepared, output_dir / INTERMEDIATE)
-        _wait(arguments)
-        start = output_dir / INTERMEDIATE / STUDENT
-    distill_predictions(
-        recipe,
-        prediction,
-        prepared,
-        output_dir / PREDICTION,
-        start=start,
-        teacher_hash=hashes["teacher"],
-    )
+    last = teach(run)
     if not arguments.should_save:
         return StageResult(output_dir, {})
     shutil.rmtree(output_dir / STUDENT, ignore_errors=True)
-    shutil.copytree(output_dir / PREDICTION / STUDENT, output_dir / STUDENT)
+    shutil.copytree(output_dir / last / STUDENT, output_dir / STUDENT)
     content = _summary(recipe, prepared, output_dir, hashes)
     write_result(output_dir, content)
     return StageResult(output_dir, content)
-
-
-def _preflight(recipe: Recipe, prepared: Prepared, arguments: TrainingArguments) -> None:
-    """Find what would fail before anything is written: heads, labels, shapes, maps, widths."""
-    teacher = load_teacher(str(recipe.teacher), prepared.task, prepared.data.labels)
-    student = start_student(recipe, prepared, arguments, sample_rows=1)
-    if recipe.intermediate is not None:
-        match(student, teacher, recipe.intermediate)
 
 
 def _summary(
@@ -189,7 +170,7 @@ def _summary(
     )
     stages = {
         name: json.loads((output_dir / name / RESULT).read_text("utf-8"))
-        for name in (INTERMEDIATE, PREDICTION)
+        for name in STAGES
         if (output_dir / name / RESULT).exists()
     }
     return {
@@ -209,8 +190,3 @@ def _summary(
         "hashes": dict(hashes),
         "versions": versions(),
     }
-
-
-def _wait(arguments: TrainingArguments) -> None:
-    if arguments.world_size > 1:
-        torch.distributed.barrier()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -18,11 +17,11 @@ from understudy.models.layer_map import layer_map
 from understudy.models.projections import Projections
 from understudy.models.student import base_config
 from understudy.models.teacher import cast_linears, keep_layers, load_teacher
-from understudy.objectives.compose import layer_losses
+from understudy.objectives.compose import layer_losses, weight_of
 from understudy.recipe.distillation import IntermediateSettings
 from understudy.recipe.recipe import Recipe
 from understudy.stages.result import RESULT, STUDENT, TRAINING_FOLDER, write_result
-from understudy.stages.teacher_logits import autocast_dtype
+from understudy.stages.teacher_cache import autocast_dtype
 from understudy.stages.training import (
     LOSSES,
     Prepared,
@@ -33,7 +32,7 @@ from understudy.stages.training import (
     write_losses,
 )
 from understudy.training.arguments import build_arguments
-from understudy.training.intermediate import ProjectedStudent, intermediate_terms
+from understudy.training.intermediate import ProjectedStudent, intermediate_terms, project
 from understudy.training.trainer import DistillationTrainer
 
 PROJECTIONS = "projections.safetensors"
@@ -47,14 +46,13 @@ def distill_intermediate(
     A folder that holds the finished stage is left as it is.
     """
     if (output_dir / RESULT).exists():
+        remove_checkpoints(output_dir / TRAINING_FOLDER)
         return
     assert recipe.teacher is not None  # distill checked it
     training_dir = output_dir / TRAINING_FOLDER
-    # Nothing is scored between the steps: the head has learnt nothing yet.
-    arguments = build_arguments(
-        {"seed": recipe.seed, **settings.training, "eval_strategy": "no"}, training_dir
-    )
-    arguments.ddp_find_unused_parameters = True  # pooler and head take no part
+    # Nothing is scored between the steps: the head has learnt nothing yet. Pooler and head take no part.
+    own = {"seed": recipe.seed, "eval_strategy": "no", "ddp_find_unused_parameters": True}
+    arguments = build_arguments({**own, **settings.training}, training_dir)
     set_seed(arguments.seed)
     student = start_student(recipe, prepared, arguments)
     teacher = load_teacher(recipe.teacher, prepared.task, prepared.data.labels)
@@ -109,7 +107,7 @@ def match(
         settings.layer_map, student.config.num_hidden_layers, teacher.config.num_hidden_layers
     )
     student_layers = range(1, len(teacher_layers) + 1)
-    _check_weights(settings.weights, len(teacher_layers))
+    _check_weights(settings, len(teacher_layers))
     for model in (student, teacher):
         prepare_capture(model)
     seen_student, seen_teacher = _glance(student, student_layers), _glance(teacher, teacher_layers)
@@ -117,13 +115,12 @@ def match(
         settings.projection,
         seen_student.embeddings_BLH.shape[-1],
         seen_teacher.embeddings_BLH.shape[-1],
-        len(teacher_layers),
+        len(teacher_layers) + 1,
     )
     projected = ProjectedStudent(student, projections, student_layers)
     try:
-        embeddings, hidden = projections(seen_student.embeddings_BLH, seen_student.hidden)
         layer_losses(
-            dataclasses.replace(seen_student, embeddings_BLH=embeddings, hidden=hidden),
+            project(seen_student, projections),
             seen_teacher,
             torch.ones(1, _GLANCE),
             weights=settings.weights,
@@ -153,14 +150,21 @@ def _glance(model: PreTrainedModel, layers: Sequence[int]) -> Representations:
     return seen
 
 
-def _check_weights(weights: Mapping[str, float], num_layers: int) -> None:
-    kinds = ("embeddings", "attention", "hidden")
-    names = {f"{kind}_{layer}" for kind in kinds[1:] for layer in range(1, num_layers + 1)} | set(kinds)
-    unknown = sorted(set(weights) - names)
+def _check_weights(settings: IntermediateSettings, num_layers: int) -> None:
+    """Refuse weights of terms that are none, and those that leave nothing."""
+    weights, kinds = settings.weights, ("embeddings", "attention", "hidden")
+    names = [
+        "embeddings",
+        *(f"{kind}_{layer}" for kind in kinds[1:] for layer in range(1, num_layers + 1)),
+    ]
+    unknown = sorted(set(weights) - {*names, *kinds})
     if unknown:
         raise RecipeError(
             f"intermediate.weights.{unknown[0]} is no term. Kinds are {', '.join(kinds)}; layers are counted "
             f"from 1 to {num_layers}, e.g. attention_{num_layers}."
         )
-    if all(weights.get(kind) == 0 for kind in kinds):
+    learnt = [name for name in names if weight_of(name, weights)]
+    if not learnt:
         raise RecipeError("intermediate.weights leaves nothing to learn. Leave out intermediate: instead.")
+    if settings.relation_heads is not None and not any(name.startswith("attention") for name in learnt):
+        raise RecipeError("intermediate.relation_heads has no effect: no attention term has a weight.")

@@ -14,11 +14,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from transformers.utils.hub import cached_file, extract_commit_hash
+
 from understudy.data.labels import fold
 from understudy.data.load import TaskData
-from understudy.errors import OutputError
+from understudy.errors import ModelError, OutputError
 from understudy.evaluation.score import Score
-from understudy.models.pretrained import load_config
 from understudy.recipe.recipe import Recipe
 
 logger = logging.getLogger(__name__)
@@ -27,8 +28,9 @@ RESULT = "result.json"
 TRAINING_FOLDER = "training"  # checkpoints and tracker logs, beside the model
 RECIPE = "recipe.yaml"
 STUDENT = "student"  # the model that a distillation leaves
-INTERMEDIATE = "intermediate"  # and its two stages
-PREDICTION = "prediction"
+# And its stages.
+INTERMEDIATE, PREDICTION, SOFT_LABELS, PATIENT = "intermediate", "prediction", "soft-labels", "patient"
+STAGES = (INTERMEDIATE, PREDICTION, SOFT_LABELS, PATIENT)
 INPUTS = "inputs.json"
 
 
@@ -92,7 +94,7 @@ def start_output(output_dir: Path, recipe: Recipe, hashes: Mapping[str, str], *,
         )
     if overwrite:
         (output_dir / RESULT).unlink(missing_ok=True)
-        for name in (TRAINING_FOLDER, INTERMEDIATE, PREDICTION, STUDENT):
+        for name in (TRAINING_FOLDER, STUDENT, *STAGES):
             shutil.rmtree(output_dir / name, ignore_errors=True)
     output_dir.mkdir(parents=True, exist_ok=True)
     write_atomically(output_dir / RECIPE, recipe.to_yaml())
@@ -145,10 +147,13 @@ def versions() -> dict[str, str]:
 
 
 def hash_model(model: str) -> str:
-    """A hash of a model's weights and config: of the files in a folder, else the hub's commit."""
+    """A hash of a model's weights and config: of a folder's files, else its name and the hub's commit."""
     folder = Path(model).expanduser()
     if not folder.is_dir():
-        return str(getattr(load_config(model), "_commit_hash", None))
+        commit = extract_commit_hash(cached_file(model, "config.json"), None)
+        if commit is None:
+            raise ModelError(f"the hub's commit of {model!r} cannot be told. Save the model to a folder.")
+        return f"{model}@{commit}"
     digest = hashlib.sha256()
     for file in sorted(folder.iterdir()):
         if file.name == "config.json" or file.suffix in (".safetensors", ".bin"):

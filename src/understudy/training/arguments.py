@@ -91,7 +91,7 @@ def build_arguments(block: Mapping[str, Any], output_dir: Path) -> TrainingArgum
     # Pinned memory serves copies to a device; without one it only warns.
     values.setdefault("dataloader_pin_memory", not on_cpu)
     try:
-        return TrainingArguments(
+        arguments = TrainingArguments(
             output_dir=str(output_dir),
             remove_unused_columns=False,
             label_names=None,
@@ -99,3 +99,9 @@ def build_arguments(block: Mapping[str, Any], output_dir: Path) -> TrainingArgum
         )
     except (ValueError, TypeError, ImportError) as error:
         raise RecipeError(f"training: TrainingArguments refuses these values: {error}") from error
+    if arguments.n_gpu > 1:
+        raise RecipeError(
+            f"training: one process sees {arguments.n_gpu} GPUs. Start one process for each: torchrun "
+            f"--nproc-per-node {arguments.n_gpu} -m understudy …, or use one: CUDA_VISIBLE_DEVICES=0."
+        )
+    return arguments

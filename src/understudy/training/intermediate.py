@@ -36,8 +36,13 @@ class ProjectedStudent(nn.Module):
     def forward(self, **inputs: Tensor) -> Representations:
         """What the student shows on a batch, its states at the teacher's width."""
         shown = capture(self.student.base_model, _only(inputs, self.names), self.layers)
-        embeddings, hidden = self.projections(shown.embeddings_BLH, shown.hidden)
-        return dataclasses.replace(shown, embeddings_BLH=embeddings, hidden=hidden)
+        return project(shown, self.projections)
+
+
+def project(shown: Representations, projections: Projections) -> Representations:
+    """A student's embeddings and hidden states at its teacher's width."""
+    embeddings_BLT, *hidden = projections([shown.embeddings_BLH, *shown.hidden])
+    return dataclasses.replace(shown, embeddings_BLH=embeddings_BLT, hidden=tuple(hidden))
 
 
 def intermediate_terms(

@@ -10,7 +10,15 @@ import torch
 from datasets import Dataset
 from torch import Tensor, nn
 from torch.utils.data import Sampler, SequentialSampler
-from transformers import PrinterCallback, ProgressCallback, Trainer
+from transformers import (
+    PrinterCallback,
+    ProgressCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
 from understudy.errors import TrainingError
 from understudy.objectives.compose import weighted_sum
@@ -59,6 +67,16 @@ class OrderedTrainer(Trainer):
             seal_checkpoint(Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}")
 
 
+class LogTheEnd(TrainerCallback):
+    """The last steps are logged too, also where a run is shorter than the steps between two logs."""
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if state.global_step >= state.max_steps:
+            control.should_log = True
+
+
 class DistillationTrainer(OrderedTrainer):
     """Trains on a weighted sum of named losses, one per example each (TinyBERT Eq. 6).
 
@@ -73,6 +91,7 @@ class DistillationTrainer(OrderedTrainer):
         super().__init__(*arguments, **options)
         self.terms = terms
         self.weights = weights
+        self.add_callback(LogTheEnd())
         self._sums: dict[str, Tensor] = {}
         self._num_batches = 0
 

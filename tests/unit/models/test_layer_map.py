@@ -56,3 +56,9 @@ def test_a_uniform_map_is_spread_evenly_and_ends_at_the_top(student: int, more: 
 def test_maps_that_cannot_be(kind: str, student: int, teacher: int, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         layer_map(kind, student, teacher)
+
+
+@pytest.mark.parametrize("kind", ["skip", "last"])
+def test_a_student_of_one_layer_has_nothing_between(kind: str) -> None:
+    with pytest.raises(RecipeError, match="leaves a student of one layer nothing to learn from"):
+        layer_map(kind, 1, 12)

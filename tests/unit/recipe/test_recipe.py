@@ -6,10 +6,11 @@ import pydantic
 import pytest
 import yaml
 
-from understudy.data.tasks import TASKS
+from understudy.data.tasks import KINDS, TASKS, get_task
 from understudy.recipe.load import apply_settings, load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.shelf import shipped_recipes
+from understudy.stages.distill import PREFIXES
 
 
 @pytest.mark.parametrize("name", shipped_recipes())
@@ -19,14 +20,26 @@ def test_shipped_recipes_are_valid_and_carry_their_command(name: str) -> None:
     command = header[-1].removeprefix("# ")
     verb = "distill" if recipe.method else "finetune"
     assert command.startswith(f"understudy {verb} ")
-    assert name == f"{recipe.method or verb}-{recipe.task}" or f"--recipe {name} " in command
-    if not name.startswith("desk-"):
-        assert f"--task {recipe.task} " in command
+    if name.startswith("desk-"):
+        assert f"--recipe {name} " in command
+        return
+    # What the command says leads to this very recipe.
+    prefix = PREFIXES[recipe.method] if recipe.method else "finetune"
+    words = command.split()
+    task = get_task(words[words.index("--task") + 1])
+    shipped = (
+        f"{prefix}-{task.name}" if f"{prefix}-{task.name}" in shipped_recipes() else f"{prefix}-{task.kind}"
+    )
+    assert shipped == name
+    if recipe.method not in (None, "tinybert"):
+        assert f"--method {recipe.method} " in command
 
 
 def test_every_task_has_a_recipe() -> None:
     for prefix in ("finetune", "tinybert"):
         assert {f"{prefix}-{task}" for task in TASKS} <= set(shipped_recipes())
+    for prefix in ("soft-labels", "pkd"):
+        assert {f"{prefix}-{kind}" for kind in KINDS} <= set(shipped_recipes())
 
 
 def test_a_recipe_is_frozen() -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from understudy.errors import OutputError
+from understudy.errors import ModelError, OutputError
 from understudy.recipe.recipe import Recipe
-from understudy.stages.result import check_output, resolve_paths
+from understudy.stages.result import check_output, hash_model, resolve_paths
 
 RECIPE = Recipe.from_mapping({"task": "mrpc"})
 
@@ -51,3 +51,20 @@ def test_paths_become_absolute_and_hub_names_stay(tmp_path: Path, monkeypatch: p
     resolved = resolve_paths(recipe)
     assert resolved.data.source == str(tmp_path / "glue")
     assert resolved.model == "bert-base-uncased"
+
+
+def test_hub_models_are_told_apart_by_name_and_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No hub can be reached here: only where its files lie in the cache is made up."""
+
+    def cached(model: str, _file: str) -> str:
+        commit = {"org/a": "a" * 40, "org/b": "b" * 40}.get(model)
+        place = f"models--{model.replace('/', '--')}/snapshots/{commit}" if commit else "elsewhere"
+        return str(tmp_path / place / "config.json")
+
+    monkeypatch.setattr("understudy.stages.result.cached_file", cached)
+    assert hash_model("org/a") == f"org/a@{'a' * 40}"
+    assert hash_model("org/b") != hash_model("org/a")
+    with pytest.raises(ModelError, match="commit of 'org/c' cannot be told"):
+        hash_model("org/c")

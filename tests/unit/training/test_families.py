@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from understudy.models.student import StudentSettings, student_config
-from understudy.models.teacher import freeze
+from understudy.models.teacher import cast_linears, freeze
 from understudy.objectives.compose import weighted_sum
 from understudy.recipe.distillation import IntermediateSettings
 from understudy.stages.intermediate import match
@@ -87,3 +87,17 @@ def test_a_student_learns_from_every_family(family: str) -> None:
         optimizer.step()
     assert loss(7).mean().item() < 0.9 * first
     assert all(parameter.grad is None for parameter in teacher.parameters())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_weights_rounded_once_are_those_that_autocast_rounds(family: str) -> None:
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(family, **{**SIZES, **FAMILIES[family]})
+    teacher = AutoModelForSequenceClassification.from_config(config)
+    freeze(teacher)
+    shown = []
+    for _ in range(2):
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            shown.append(teacher.base_model(**batch(7), output_hidden_states=True).hidden_states)
+        cast_linears(teacher, torch.bfloat16)
+    assert all(torch.equal(one, other) for one, other in zip(*shown, strict=True))

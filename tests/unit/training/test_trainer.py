@@ -157,6 +157,11 @@ def test_accumulated_batches_are_one_batch(rows: Dataset, tokenizer: Any, tmp_pa
         ({"weights": {"atention": 1.0}}, r"intermediate\.weights\.atention is no term"),
         ({"weights": {"hidden_3": 1.0}}, r"intermediate\.weights\.hidden_3 is no term.*1 to 2"),
         ({"weights": {"embeddings": 0, "attention": 0, "hidden": 0}}, "leaves nothing to learn"),
+        (
+            {"weights": {"embeddings": 0, "attention": 0, "hidden_1": 0, "hidden_2": 0}},
+            "leaves nothing to learn",
+        ),
+        ({"weights": {"attention": 0}, "relation_heads": 4}, r"relation_heads has no effect"),
         ({"relation_heads": 3}, "num_heads must divide the student's width of 16, got 3"),
         ({"projection": "none"}, "width of 16 is not its teacher's 24"),
         ({"layer_map": [2, 5]}, "layer_map must name layers from 1 to 4"),
@@ -177,3 +182,11 @@ def test_unequal_heads_need_relation_heads() -> None:
     assert isinstance(projected, ProjectedStudent)
     assert layers == (2, 4)
     match(student, teacher, IntermediateSettings(weights={"attention": 0}))
+    one = {"embeddings": 0, "attention": 0, "hidden": 0, "hidden_2": 1}
+    match(student, teacher, IntermediateSettings(weights=one))
+
+
+def test_a_run_shorter_than_a_log_is_logged(rows: Dataset, tokenizer: Any, tmp_path: Path) -> None:
+    trainer, _ = build(rows, tokenizer, tmp_path, IntermediateSettings(), max_steps=3)
+    trainer.train()
+    assert [log["step"] for log in trainer.state.log_history if "loss_hidden_1" in log] == [3]

@@ -1,27 +1,31 @@
-"""Prediction layer distillation: a student learns its teacher's answers (TinyBERT Eq. 10)."""
+"""A student is trained once for every combination of a stage's values, and the best on dev is kept."""
 
 from __future__ import annotations
 
 import json
+import logging
+import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
+from torch import nn
 from transformers import PreTrainedModel, TrainingArguments, set_seed
 
 from understudy.data.encode import Collator
+from understudy.data.tasks import KindName
+from understudy.errors import TrainingError
 from understudy.evaluation.score import score_model
 from understudy.models.pretrained import load_model
 from understudy.models.student import base_config
-from understudy.models.teacher import load_teacher
-from understudy.recipe.distillation import PredictionSettings
+from understudy.recipe.distillation import TrialSettings
 from understudy.recipe.recipe import Recipe
 from understudy.stages.result import RESULT, STUDENT, TRAINING_FOLDER, write_result
 from understudy.stages.search import Trial, search_grid
-from understudy.stages.teacher_logits import add_teacher_logits
 from understudy.stages.training import (
     LOSSES,
     Prepared,
@@ -35,54 +39,68 @@ from understudy.stages.training import (
 )
 from understudy.training.arguments import build_arguments
 from understudy.training.intermediate import encoder_inputs
-from understudy.training.prediction import prediction_terms
-from understudy.training.trainer import DistillationTrainer
+from understudy.training.trainer import DistillationTrainer, Terms
+
+logger = logging.getLogger(__name__)
 
 TRIALS = "trials"
 
 
-def distill_predictions(
-    recipe: Recipe,
-    settings: PredictionSettings,
-    prepared: Prepared,
-    output_dir: Path,
-    *,
-    start: Path | None,
-    teacher_hash: str,
+@dataclass(frozen=True)
+class Lesson:
+    """What a stage teaches.
+
+    Attributes:
+        settings: its block of the recipe.
+        train: encoded rows with the teacher's answers.
+        objective: a trial's settings to its terms and their weights.
+        wrap: the student to what is trained, where that is more than the student.
+        state_size: the width of the teacher's states, where rows carry them.
+    """
+
+    settings: TrialSettings
+    train: Dataset
+    objective: Callable[[Any], tuple[Terms, Mapping[str, float]]]
+    wrap: Callable[[PreTrainedModel], nn.Module] = lambda student: student
+    state_size: int = 0
+
+
+def train_trials(
+    recipe: Recipe, lesson: Lesson, prepared: Prepared, output_dir: Path, *, start: Path | None
 ) -> None:
-    """Train a student with its head on the teacher's logits, once for every combination to be tried.
+    """Train every combination that is to be tried.
 
     The best one on the first development set lands in `output_dir/student`. A folder that holds the
     finished stage is left as it is.
 
     Args:
-        start: the student that the intermediate stage left; the recipe's where there was none.
+        start: a student that an earlier stage left; the recipe's where there was none.
     """
     if (output_dir / RESULT).exists():
+        shutil.rmtree(output_dir / TRIALS, ignore_errors=True)
         return
-    assert recipe.teacher is not None  # distill checked it
-    base = build_arguments({"seed": recipe.seed, **settings.training}, output_dir / TRAINING_FOLDER)
-    train = add_teacher_logits(
-        prepared.train,
-        prepared.task.kind,
-        load_teacher(recipe.teacher, prepared.task, prepared.data.labels),
-        prepared.tokenizer,
-        teacher_hash,
-        base,
-    )
+    base = build_arguments({"seed": recipe.seed, **lesson.settings.training}, output_dir / TRAINING_FOLDER)
 
     def run(number: int, values: Mapping[str, Any]) -> float:
-        folder = output_dir / TRIALS / str(number)
-        return _run_trial(recipe, settings, prepared, train, folder, start=start, values=values)
+        try:
+            return _run_trial(recipe, lesson, prepared, output_dir / TRIALS / str(number), start, values)
+        except TrainingError as error:
+            # Other values may do; on several processes the others would not know of it.
+            if not lesson.settings.search or base.world_size > 1:
+                raise
+            logger.warning("A trial is left out: %s", error)
+            return math.nan
 
-    trials = _try_all(settings.search, output_dir, run, base)
+    trials = _try_all(lesson.settings.search, output_dir, run, base)
     if not base.should_save:
         return
+    if trials[0].score == -math.inf:
+        raise TrainingError("every trial's loss stopped being a number. Try smaller learning rates.")
     best = output_dir / TRIALS / str(trials[0].number)
-    for name in (STUDENT, LOSSES):
+    for name in (STUDENT, LOSSES, TRAINING_FOLDER):
         _copy(best / name, output_dir / name)
     content = json.loads((best / RESULT).read_text("utf-8")) | {
-        "stage": "prediction",
+        "stage": output_dir.name,
         "trials": [{"values": trial.values, "score": trial.score} for trial in trials],
     }
     write_result(output_dir, content)
@@ -91,11 +109,9 @@ def distill_predictions(
 
 def _run_trial(
     recipe: Recipe,
-    settings: PredictionSettings,
+    lesson: Lesson,
     prepared: Prepared,
-    train: Dataset,
     folder: Path,
-    *,
     start: Path | None,
     values: Mapping[str, Any],
 ) -> float:
@@ -103,30 +119,33 @@ def _run_trial(
     if (folder / RESULT).exists():
         return float(json.loads((folder / RESULT).read_text("utf-8"))["score"])
     task, labels = prepared.task, prepared.data.labels
-    block = choose_on_dev({"seed": recipe.seed, **settings.training, **values}, task)
-    arguments = build_arguments(block, folder / TRAINING_FOLDER)
+    chosen = lesson.settings.choose(values)
+    arguments = build_arguments(
+        choose_on_dev({"seed": recipe.seed, **chosen.training}, task), folder / TRAINING_FOLDER
+    )
     set_seed(arguments.seed)
     student = _load_start(recipe, prepared, start, arguments)
     leave_out = ["token_type_ids"] if "token_type_ids" not in encoder_inputs(student) else []
+    terms, weights = lesson.objective(chosen)
     trainer = DistillationTrainer(
-        student,
+        lesson.wrap(student),
         arguments,
-        data_collator=Collator(prepared.tokenizer, keep_row=True, leave_out=leave_out),
-        train_dataset=train,
+        data_collator=Collator(
+            prepared.tokenizer, keep_row=True, leave_out=leave_out, state_size=lesson.state_size
+        ),
+        train_dataset=lesson.train,
         eval_dataset=prepared.first_dev.encoded,
         processing_class=prepared.tokenizer,
         compute_metrics=prepared.first_dev.metrics,
-        terms=prediction_terms(
-            task.kind, temperature=settings.temperature, padded=recipe.normalization == "padded"
-        ),
-        weights={},
+        terms=terms,
+        weights=weights,
     )
+    trainer.label_names = label_names(task.kind)  # Trainer cannot see them through a wrapped student
     outcome = train_to_the_end(trainer)
     if not arguments.should_save:
         return 0.0
-    save_model(
-        student, prepared.tokenizer, folder / STUDENT, base_config(recipe.student, str(recipe.teacher))
-    )
+    original = base_config(recipe.student, str(recipe.teacher))
+    save_model(student, prepared.tokenizer, folder / STUDENT, original)
     saved = load_model(str(folder / STUDENT), task, labels, fine_tuned=True)
     score = score_model(saved, prepared.tokenizer, prepared.first_dev).metrics[task.headline].value
     content = {
@@ -141,6 +160,11 @@ def _run_trial(
     write_result(folder, content)
     remove_checkpoints(folder / TRAINING_FOLDER)
     return score
+
+
+def label_names(kind: KindName) -> list[str]:
+    """The columns of a batch that hold what is right."""
+    return ["start_positions", "end_positions"] if kind == "question-answering" else ["labels"]
 
 
 def _load_start(

@@ -4,15 +4,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from datasets import Dataset
 from transformers import BertConfig, BertForQuestionAnswering, BertForTokenClassification, TrainingArguments
 
 from understudy.data.encode import Collator, encode
+from understudy.data.load import cache_folder
 from understudy.models.teacher import freeze
-from understudy.stages import teacher_logits
-from understudy.stages.teacher_logits import add_teacher_logits
+from understudy.stages import teacher_cache
+from understudy.stages.teacher_cache import add_teacher_answers
 from understudy.training.arguments import build_arguments
 
 WORDS = ["good film", "the cat runs", "it was a very bad movie", "bert", "anna works at acme in rome"]
@@ -51,23 +53,30 @@ def count_calls(model: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return calls
 
 
+def ask(
+    teacher: Any, encoded: Dataset, tokenizer: Any, arguments: Any, name: str = "hash", **options: Any
+) -> Dataset:
+    kind = options.pop("kind", "token-classification")
+    return add_teacher_answers(encoded, kind, lambda: teacher, tokenizer, name, arguments, **options)
+
+
 def test_logits_are_those_of_each_row_alone_and_computed_once(
     tags: tuple[Any, Dataset], tokenizer: Any, arguments: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     teacher, encoded = tags
     calls = count_calls(teacher, monkeypatch)
-    monkeypatch.setattr(teacher_logits, "BATCH_SIZE", 2)
-    once = add_teacher_logits(encoded, "token-classification", teacher, tokenizer, "hash", arguments)
+    monkeypatch.setattr(teacher_cache, "BATCH_SIZE", 2)
+    once = ask(teacher, encoded, tokenizer, arguments)
     assert len(calls) == 3
     for row in once:
         alone = teacher(input_ids=torch.tensor([row["input_ids"]])).logits[0].detach()
         assert np.allclose(row["teacher_logits"], alone, atol=1e-5)
         assert len(row["teacher_logits"]) == row["length"]
     before = len(calls)
-    again = add_teacher_logits(encoded, "token-classification", teacher, tokenizer, "hash", arguments)
+    again = ask(teacher, encoded, tokenizer, arguments)
     assert len(calls) == before
     assert again["teacher_logits"][:] == once["teacher_logits"][:]
-    add_teacher_logits(encoded, "token-classification", teacher, tokenizer, "another", arguments)
+    ask(teacher, encoded, tokenizer, arguments, "another teacher")
     assert len(calls) > before
     batch = Collator(tokenizer, keep_row=True)([once[1], once[2]])
     assert batch["teacher_logits"].shape == (2, batch["input_ids"].shape[1], 3)
@@ -76,30 +85,69 @@ def test_logits_are_those_of_each_row_alone_and_computed_once(
     assert (batch["teacher_logits"][0, 5:] == 0).all()
 
 
+def test_states_are_those_of_the_first_token_in_their_layers(
+    tags: tuple[Any, Dataset], tokenizer: Any, arguments: Any
+) -> None:
+    teacher, encoded = tags
+    rows = ask(teacher, encoded, tokenizer, arguments, layers=(2, 1))
+    batch = Collator(tokenizer, state_size=32)([rows[0], rows[4]])
+    assert batch["teacher_states"].shape == (2, 2, 32)
+    alone = teacher(input_ids=torch.tensor([rows[4]["input_ids"]]), output_hidden_states=True).hidden_states
+    assert torch.allclose(batch["teacher_states"][1, 0], alone[2][0, 0], atol=1e-5)
+    assert torch.allclose(batch["teacher_states"][1, 1], alone[1][0, 0], atol=1e-5)
+
+
 def test_an_interrupted_cache_goes_on_at_the_next_shard(
     tags: tuple[Any, Dataset], tokenizer: Any, arguments: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     teacher, encoded = tags
-    whole = add_teacher_logits(encoded, "token-classification", teacher, tokenizer, "a", arguments)
-    monkeypatch.setattr(teacher_logits, "ROWS_PER_SHARD", 2)
-    write = teacher_logits._write
-    written: list[Path] = []
+    whole = ask(teacher, encoded, tokenizer, arguments, "a")
+    monkeypatch.setattr(teacher_cache, "ROWS_PER_SHARD", 2)
+    fill = teacher_cache._fill
+    filled: list[int] = []
 
-    def die(path: Path, columns: Any) -> None:
-        if len(written) == 2:
+    def die(shard: Any, *rest: Any) -> None:
+        if len(filled) == 2:
             raise KeyboardInterrupt
-        written.append(path)
-        write(path, columns)
+        filled.append(shard.start)
+        fill(shard, *rest)
 
-    monkeypatch.setattr(teacher_logits, "_write", die)
+    monkeypatch.setattr(teacher_cache, "_fill", die)
     with pytest.raises(KeyboardInterrupt):
-        add_teacher_logits(encoded, "token-classification", teacher, tokenizer, "b", arguments)
-    monkeypatch.setattr(teacher_logits, "_write", write)
+        ask(teacher, encoded, tokenizer, arguments, "b")
+    monkeypatch.setattr(teacher_cache, "_fill", fill)
     calls = count_calls(teacher, monkeypatch)
-    parts = add_teacher_logits(encoded, "token-classification", teacher, tokenizer, "b", arguments)
+    parts = ask(teacher, encoded, tokenizer, arguments, "b")
     assert len(calls) == 1
     for one, other in zip(parts["teacher_logits"][:], whole["teacher_logits"][:], strict=True):
         assert np.allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["predictions", "states"])
+def test_a_flipped_byte_is_seen_and_mended(
+    kind: str, tags: tuple[Any, Dataset], tokenizer: Any, arguments: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    teacher, encoded = tags
+    once = ask(teacher, encoded, tokenizer, arguments, layers=(1,))
+    said, shown = once["teacher_logits"][:], once["teacher_states"][:]  # before the mapped file changes
+    (file,) = cache_folder().rglob(f"{kind}-*[a-z]")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    again = ask(teacher, encoded, tokenizer, arguments, layers=(1,))
+    assert "is not what was written" in caplog.text
+    assert again["teacher_logits"][:] == said
+    assert again["teacher_states"][:] == shown
+
+
+def test_predictions_are_plain_parquet(tags: tuple[Any, Dataset], tokenizer: Any, arguments: Any) -> None:
+    teacher, encoded = tags
+    rows = ask(teacher, encoded, tokenizer, arguments)
+    (file,) = cache_folder().rglob("predictions-*.parquet")
+    table = pq.read_table(file)
+    assert table.column_names == ["row", "logits"]
+    assert table["row"].to_pylist() == [0, 1, 2, 3, 4]
+    assert table["logits"].to_pylist() == rows["teacher_logits"][:]
 
 
 def test_positions_of_an_answer(encoder: Path, tokenizer: Any, arguments: Any) -> None:
@@ -116,7 +164,7 @@ def test_positions_of_an_answer(encoder: Path, tokenizer: Any, arguments: Any) -
         }
     )
     encoded = encode(rows, "question-answering", tokenizer, max_length=32)
-    once = add_teacher_logits(encoded, "question-answering", teacher, tokenizer, "hash", arguments)
+    once = ask(teacher, encoded, tokenizer, arguments, kind="question-answering")
     batch = Collator(tokenizer)([once[0], once[1]])
     assert batch["teacher_start_logits"].shape == batch["input_ids"].shape
     alone = teacher(**{key: torch.tensor([once[0][key]]) for key in ("input_ids", "token_type_ids")})

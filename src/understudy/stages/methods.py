@@ -1,0 +1,217 @@
+"""What each method of distillation does, stage after stage."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel
+
+from understudy.data.encode import TEACHER_STATES
+from understudy.errors import RecipeError
+from understudy.models.layer_map import layer_map
+from understudy.models.pretrained import check_max_length, load_config
+from understudy.models.projections import Projections
+from understudy.models.student import base_config
+from understudy.models.teacher import load_teacher
+from understudy.recipe.distillation import (
+    IntermediateSettings,
+    PatientSettings,
+    PredictionSettings,
+    SoftLabelSettings,
+    TrialSettings,
+)
+from understudy.recipe.recipe import Recipe
+from understudy.stages.intermediate import distill_intermediate, match
+from understudy.stages.result import INTERMEDIATE, PATIENT, PREDICTION, RESULT, SOFT_LABELS, STUDENT
+from understudy.stages.teacher_cache import add_teacher_answers
+from understudy.stages.training import Prepared, choose_on_dev, start_student
+from understudy.stages.trials import Lesson, train_trials
+from understudy.training.arguments import build_arguments
+from understudy.training.prediction import PatientStudent, patient_terms, prediction_terms
+
+
+@dataclass(frozen=True)
+class Run:
+    """A distillation: its recipe, its rows, and where it goes."""
+
+    recipe: Recipe
+    prepared: Prepared
+    output_dir: Path
+    teacher_hash: str
+
+    @property
+    def teacher(self) -> str:
+        assert self.recipe.teacher is not None  # distill checked it
+        return self.recipe.teacher
+
+    def load_teacher(self) -> PreTrainedModel:
+        return load_teacher(self.teacher, self.prepared.task, self.prepared.data.labels)
+
+
+def main_block(recipe: Recipe) -> TrialSettings:
+    """The block of a method's last stage, which every recipe of it must have."""
+    name = {"tinybert": "prediction", "soft-labels": "soft_labels", "patient": "patient"}[str(recipe.method)]
+    block: TrialSettings | None = getattr(recipe, name)
+    if block is None:
+        raise RecipeError(f"{name} must be given with method: {recipe.method}; without it nothing is learnt.")
+    return block
+
+
+def preflight(run: Run) -> None:
+    """Find what would fail before anything is written: heads, labels, shapes, maps, widths."""
+    recipe = run.recipe
+    arguments = build_arguments(main_block(recipe).training, run.output_dir)
+    for name in ("intermediate", "prediction", "soft_labels", "patient"):
+        for training in _trainings(getattr(recipe, name)):
+            try:
+                build_arguments(choose_on_dev(training, run.prepared.task), run.output_dir)
+            except RecipeError as error:
+                raise RecipeError(f"{name}.{error}") from None
+    teacher, student = run.load_teacher(), start_student(recipe, run.prepared, arguments, sample_rows=1)
+    check_max_length(student.config, run.prepared.tokenizer, recipe.max_length)
+    if recipe.intermediate is not None:
+        match(student, teacher, recipe.intermediate)
+    if recipe.patient is not None:
+        _patient_wrap(run, recipe.patient)(student)
+
+
+def _trainings(block: TrialSettings | IntermediateSettings | None) -> Iterator[dict[str, Any]]:
+    """Every combination of TrainingArguments that a block will be trained with."""
+    if isinstance(block, TrialSettings):
+        for values in itertools.product(*block.search.values()):
+            yield block.choose(dict(zip(block.search, values, strict=True))).training
+    elif block is not None:
+        yield block.training
+
+
+def teach(run: Run) -> str:
+    """Run the recipe's method; the name of the stage that holds the student."""
+    return _METHODS[str(run.recipe.method)](run)
+
+
+def _tinybert(run: Run) -> str:
+    recipe, start = run.recipe, None
+    settings = main_block(recipe)
+    assert isinstance(settings, PredictionSettings)
+    if recipe.intermediate is not None:
+        distill_intermediate(recipe, recipe.intermediate, run.prepared, run.output_dir / INTERMEDIATE)
+        if torch.distributed.is_initialized():
+            torch.distributed.barrier()  # the first process has saved it
+        start = run.output_dir / INTERMEDIATE / STUDENT
+    padded = recipe.normalization == "padded"
+    kind = run.prepared.task.kind
+    lesson = Lesson(
+        settings,
+        _with_answers(run, settings),
+        lambda chosen: (prediction_terms(kind, temperature=chosen.temperature, padded=padded), {}),
+    )
+    train_trials(recipe, lesson, run.prepared, run.output_dir / PREDICTION, start=start)
+    return PREDICTION
+
+
+def _soft_labels(run: Run, *, layers: tuple[int, ...] = ()) -> str:
+    """Labels and soft labels. States of `layers` are asked of the teacher too, for a stage that follows."""
+    settings = run.recipe.soft_labels
+    assert settings is not None
+    kind = run.prepared.task.kind
+    train = _with_answers(run, settings, layers)
+    lesson = Lesson(
+        settings,
+        train.remove_columns([TEACHER_STATES]) if layers else train,
+        lambda chosen: (
+            patient_terms(kind, temperature=chosen.temperature, squared=chosen.squared),
+            _weights(chosen),
+        ),
+    )
+    train_trials(run.recipe, lesson, run.prepared, run.output_dir / SOFT_LABELS, start=None)
+    return SOFT_LABELS
+
+
+def _patient(run: Run) -> str:
+    """The paper's order: α and T as plain soft labels do best, then β at those."""
+    settings = main_block(run.recipe)
+    assert isinstance(settings, PatientSettings)
+    student_layers, teacher_layers = _patient_layers(run, settings)
+    soft = run.recipe.soft_labels or SoftLabelSettings()
+    if soft.search:
+        _soft_labels(run, layers=teacher_layers)
+        if torch.distributed.is_initialized():
+            torch.distributed.barrier()  # the first process has chosen
+        result = json.loads((run.output_dir / SOFT_LABELS / RESULT).read_text("utf-8"))
+        soft = soft.choose(result["values"])
+    kind = run.prepared.task.kind
+    lesson = Lesson(
+        settings,
+        _with_answers(run, settings, teacher_layers),
+        lambda chosen: (
+            patient_terms(
+                kind,
+                temperature=soft.temperature,
+                squared=soft.squared,
+                student_layers=student_layers,
+                normalized=chosen.normalized,
+            ),
+            # The mean over layers, as in the authors' code, whose grid of β it is.
+            {**_weights(soft), "patient": chosen.beta / len(student_layers)},
+        ),
+        wrap=_patient_wrap(run, settings),
+        state_size=load_config(run.teacher).hidden_size,
+    )
+    train_trials(run.recipe, lesson, run.prepared, run.output_dir / PATIENT, start=None)
+    return PATIENT
+
+
+_METHODS: Mapping[str, Callable[[Run], str]] = {
+    "tinybert": _tinybert,
+    "soft-labels": _soft_labels,
+    "patient": _patient,
+}
+
+
+def _weights(settings: SoftLabelSettings) -> dict[str, float]:
+    return {"labels": 1.0 - settings.alpha, "soft_labels": settings.alpha}
+
+
+def _with_answers(run: Run, settings: TrialSettings, layers: tuple[int, ...] = ()) -> Dataset:
+    arguments = build_arguments({"seed": run.recipe.seed, **settings.training}, run.output_dir)
+    return add_teacher_answers(
+        run.prepared.train,
+        run.prepared.task.kind,
+        run.load_teacher,
+        run.prepared.tokenizer,
+        run.teacher_hash,
+        arguments,
+        layers=layers,
+    )
+
+
+def _patient_layers(run: Run, settings: PatientSettings) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Student layers and their teacher layers."""
+    num_student = base_config(run.recipe.student, run.teacher).num_hidden_layers
+    taught = layer_map(settings.layer_map, num_student, load_config(run.teacher).num_hidden_layers)
+    return tuple(range(1, len(taught) + 1)), taught
+
+
+def _patient_wrap(run: Run, settings: PatientSettings) -> Callable[[PreTrainedModel], torch.nn.Module]:
+    """A student of its teacher's width as it is, any other with its projections."""
+    student_layers, _ = _patient_layers(run, settings)
+    teacher_size = load_config(run.teacher).hidden_size
+
+    def wrap(student: PreTrainedModel) -> torch.nn.Module:
+        student_size = student.config.hidden_size
+        try:
+            projections = Projections(settings.projection, student_size, teacher_size, len(student_layers))
+        except RecipeError as error:
+            raise RecipeError(f"patient.{error}") from None
+        return (
+            student if settings.projection == "none" else PatientStudent(student, projections, student_layers)
+        )
+
+    return wrap

@@ -1,0 +1,210 @@
+"""A teacher's answers on a training set, computed once and kept on disk by content.
+
+The folder's name is made of everything that decides an answer: the teacher's weights, the encoded rows,
+the precision. In it are shards of 16,384 rows, each with its hash beside it:
+
+- `predictions-….parquet`: the logits, an open format (`docs/reference/recipes.md`);
+- `states-LAYERS-….arrow`: states of the first token of chosen layers, memory-mapped.
+
+A shard appears whole or not at all, and one whose content is not what its hash says is computed again. So
+an interrupted run goes on at the next one, several runs may share a folder, and the processes of a
+distributed run each take their share.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from datasets import Dataset, concatenate_datasets
+from tqdm.auto import tqdm
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments
+
+from understudy.data.encode import ENCODER_INPUTS, TEACHER, TEACHER_STATES, Collator
+from understudy.data.load import cache_folder
+from understudy.data.tasks import KindName
+from understudy.errors import OutputError
+
+logger = logging.getLogger(__name__)
+
+# Part of every cache key: raise it when the same rows would get other answers.
+FORMAT_VERSION = 2
+ROWS_PER_SHARD = 16_384
+BATCH_SIZE = 64
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some rows of a training set, and the files that hold a teacher's answers on them."""
+
+    start: int
+    stop: int
+    predictions: Path
+    states: Path | None
+
+    @property
+    def files(self) -> list[Path]:
+        return [self.predictions] + ([self.states] if self.states is not None else [])
+
+
+def add_teacher_answers(
+    encoded: Dataset,
+    kind: KindName,
+    load_teacher: Callable[[], PreTrainedModel],
+    tokenizer: PreTrainedTokenizerFast,
+    teacher_hash: str,
+    arguments: TrainingArguments,
+    *,
+    layers: Sequence[int] = (),
+) -> Dataset:
+    """The encoded rows with a `teacher_…` column for each kind of answer.
+
+    Logits of tokens are stored for real tokens alone.
+
+    Args:
+        load_teacher: gives the teacher, frozen; not called where every answer is there.
+        teacher_hash: of its weights and config.
+        arguments: say the precision, the device and this process' place among others.
+        layers: whose first token's states are wanted, counted from 1.
+    """
+    decided_by = [FORMAT_VERSION, teacher_hash, encoded._fingerprint, kind, str(autocast_dtype(arguments))]
+    key = hashlib.sha256(json.dumps(decided_by).encode()).hexdigest()[:24]
+    folder = cache_folder() / f"teacher-{key}"
+    folder.mkdir(parents=True, exist_ok=True)
+    shards = _shards(folder, len(encoded), layers)
+    mine = shards[arguments.process_index :: arguments.world_size]
+    missing = [shard for shard in mine if not all(_is_whole(file) for file in shard.files)]
+    if missing:
+        teacher = load_teacher().to(arguments.device)  # type: ignore[arg-type]  # transformers' decorator
+        total = sum(shard.stop - shard.start for shard in missing)
+        with tqdm(total=total, desc="Teacher", unit=" rows", disable=not arguments.should_save) as bar:
+            for shard in missing:
+                rows = encoded.select(range(shard.start, shard.stop))
+                _fill(shard, rows, kind, teacher, tokenizer, arguments, layers, bar)
+    if arguments.world_size > 1:
+        torch.distributed.barrier()
+        unseen = [shard for shard in shards if not all(file.exists() for file in shard.files)]
+        if unseen:
+            raise OutputError(
+                f"{unseen[0].predictions} was written by another machine and is not here. Set "
+                "UNDERSTUDY_CACHE to a folder that all machines share."
+            )
+    tables = [pq.read_table(shard.predictions) for shard in shards]
+    predictions = pa.concat_tables(tables).drop_columns(["row"])
+    names = [TEACHER + name for name in predictions.column_names]
+    parts = [encoded, Dataset(predictions.rename_columns(names))]
+    if layers:
+        parts.append(concatenate_datasets([Dataset.from_file(str(shard.states)) for shard in shards]))
+    return concatenate_datasets(parts, axis=1)
+
+
+def autocast_dtype(arguments: TrainingArguments) -> torch.dtype:
+    """The precision of forward passes under these arguments."""
+    if arguments.bf16:
+        return torch.bfloat16
+    return torch.float16 if arguments.fp16 else torch.float32
+
+
+def _shards(folder: Path, num_rows: int, layers: Sequence[int]) -> list[Shard]:
+    names = "-".join(map(str, layers))
+    return [
+        Shard(
+            start,
+            min(start + ROWS_PER_SHARD, num_rows),
+            folder / f"predictions-{start:012d}.parquet",
+            folder / f"states-{names}-{start:012d}.arrow" if layers else None,
+        )
+        for start in range(0, num_rows, ROWS_PER_SHARD)
+    ]
+
+
+def _fill(
+    shard: Shard,
+    rows: Dataset,
+    kind: KindName,
+    teacher: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    arguments: TrainingArguments,
+    layers: Sequence[int],
+    bar: Any,
+) -> None:
+    """Compute a shard's answers, alike in length at a time, and write them in the order of the rows."""
+    collate = Collator(tokenizer)
+    lengths = np.asarray(rows["length"][:])
+    order = np.argsort(-lengths, kind="stable")
+    precision = autocast_dtype(arguments)
+    names = ("start_logits", "end_logits") if kind == "question-answering" else ("logits",)
+    per_token = kind in ("question-answering", "token-classification")
+    predictions: dict[str, list[Any]] = {name: [None] * len(rows) for name in names}
+    states: list[Any] = [None] * len(rows)
+    for start in range(0, len(rows), BATCH_SIZE):
+        chosen = order[start : start + BATCH_SIZE].tolist()
+        batch = collate([rows[index] for index in chosen])
+        inputs = {name: value.to(arguments.device) for name, value in batch.items() if name in ENCODER_INPUTS}
+        enabled = precision != torch.float32
+        with torch.no_grad(), torch.autocast(arguments.device.type, dtype=precision, enabled=enabled):
+            output = teacher(**inputs, output_hidden_states=bool(layers))
+        for name in names:
+            for index, values in zip(chosen, output[name].float().cpu().numpy(), strict=True):
+                predictions[name][index] = (values[: lengths[index]] if per_token else values).tolist()
+        if layers:
+            # (rows or rows × choices, K, H)
+            first = torch.stack([output["hidden_states"][layer][:, 0] for layer in layers], dim=1)
+            arrays = first.float().cpu().numpy().reshape(len(chosen), -1)
+            for index, values in zip(chosen, arrays, strict=True):
+                states[index] = values.tobytes()
+        bar.update(len(chosen))
+    table = pa.table({"row": pa.array(rows["row"][:], pa.int64()), **_float32(predictions)})
+    _write(shard.predictions, lambda path: pq.write_table(table, path))
+    if shard.states is not None:
+        column = pa.table({TEACHER_STATES: pa.array(states, pa.binary())})
+        _write(shard.states, lambda path: _write_arrow(column, path))
+
+
+def _float32(columns: dict[str, list[Any]]) -> dict[str, pa.Array]:
+    nested = isinstance(next(iter(columns.values()))[0][0], list)
+    kind = pa.list_(pa.list_(pa.float32())) if nested else pa.list_(pa.float32())
+    return {name: pa.array(values, kind) for name, values in columns.items()}
+
+
+def _write_arrow(table: pa.Table, path: Path) -> None:
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as out:
+        out.write_table(table, max_chunksize=1_000)
+
+
+def _write(path: Path, write: Callable[[Path], None]) -> None:
+    """A file that appears whole or not at all, its hash before it."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.writing")
+    write(temporary)
+    seal = temporary.with_name(temporary.name + ".sha256")
+    seal.write_text(_hash(temporary), "utf-8")
+    os.replace(seal, _seal_of(path))
+    os.replace(temporary, path)
+
+
+def _is_whole(path: Path) -> bool:
+    if not path.exists():
+        return False
+    if _seal_of(path).exists() and _seal_of(path).read_text("utf-8") == _hash(path):
+        return True
+    logger.warning("%s is not what was written: its rows are computed again.", path)
+    return False
+
+
+def _seal_of(path: Path) -> Path:
+    return path.with_name(path.name + ".sha256")
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
