@@ -101,7 +101,7 @@ def test_a_run_killed_in_the_middle_continues_to_the_same_weights(encoder: Path,
         command(disturbed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
     )
     deadline = time.monotonic() + 300
-    while not list(disturbed.glob("training/checkpoint-*/trainer_state.json")):
+    while not list(disturbed.glob("training/checkpoint-*/seal.json")):
         assert process.poll() is None, "the run ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.001)
