@@ -131,9 +131,8 @@ def save_start(recipe: Any, teacher: Path, seed: int, folder: Path) -> None:
 
 def run(command: list[str]) -> dict[str, Any]:
     print(shlex.join(command), file=sys.stderr)
-    finished = subprocess.run(
-        [*command, "--overwrite", "--json"], check=True, stdout=subprocess.PIPE, text=True
-    )
+    # Not --overwrite: a run that was interrupted continues.
+    finished = subprocess.run([*command, "--json"], check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(finished.stdout)
 
 

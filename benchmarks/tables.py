@@ -74,9 +74,10 @@ def students_table(results: dict) -> str:
                 way: f"{mean[way]:.3f} ({', '.join(f'{value:.3f}' for value in found)})"
                 for way, found in values.items()
             }
+            teacher = ways["distilled"][0]["teacher"][metric]
             lines.append(
-                f"| {NAMES[task]} | {metric} | {ways['distilled'][0]['teacher'][metric]:.3f} | {shown['labels']} | "
-                f"{shown['distilled']} | {mean['distilled'] - mean['labels']:+.3f} |"
+                f"| {NAMES[task]} | {metric} | {teacher:.3f} | {shown['labels']} | {shown['distilled']} | "
+                f"{mean['distilled'] - mean['labels']:+.3f} |"
             )
     return "\n".join(lines) + "\n"
 
