@@ -25,6 +25,7 @@ from understudy.data.tasks import get_task
 from understudy.errors import ModelError, OutputError, RecipeError
 from understudy.evaluation.score import prepare_split, score_model
 from understudy.models.pretrained import load_model
+from understudy.stages import methods
 
 QUIET = {"report_to": "none", "disable_tqdm": True, "save_strategy": "no"}
 TRAIN = {
@@ -374,7 +375,7 @@ def test_the_whole_grid_asks_the_teacher_once_for_each_row(
     teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    load = understudy.stages.methods.load_teacher
+    load = methods.load_teacher
 
     def counting(*arguments: Any) -> Any:
         model = load(*arguments)
@@ -383,7 +384,7 @@ def test_the_whole_grid_asks_the_teacher_once_for_each_row(
         )
         return model
 
-    monkeypatch.setattr(understudy.stages.methods, "load_teacher", counting)
+    monkeypatch.setattr(methods, "load_teacher", counting)
     settings = method_settings(("soft_labels", "patient"), max_steps=2) | {
         "student.num_hidden_layers": 2,
         "soft_labels.search": {"alpha": [0.2, 0.7], "temperature": [5, 10]},
@@ -486,6 +487,17 @@ def test_what_is_refused(teacher: Path, encoder: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"student\.layers has no effect with student\.init=random"):
         understudy.distill(teacher, output_dir=tmp_path / "a", settings={"student.layers": "first"})
     assert not (tmp_path / "a").exists()
+
+
+def test_a_finished_stage_asks_its_teacher_nothing(
+    teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = DISTIL | {"intermediate.training.max_steps": 2, "prediction.training.max_steps": 2}
+    first = understudy.distill(teacher, student="1l-16d", output_dir=tmp_path / "out", settings=settings)
+    (tmp_path / "out" / "result.json").unlink()
+    monkeypatch.setattr(methods, "add_teacher_answers", lambda *_, **__: pytest.fail("it was asked"))
+    again = understudy.distill(teacher, student="1l-16d", output_dir=tmp_path / "out", settings=settings)
+    assert again.content == first.content
 
 
 def test_another_student_does_not_continue_a_run(teacher: Path, tmp_path: Path) -> None:

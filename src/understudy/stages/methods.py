@@ -27,7 +27,7 @@ from understudy.recipe.distillation import (
     SoftLabelSettings,
     TrialSettings,
 )
-from understudy.recipe.recipe import Recipe
+from understudy.recipe.recipe import STAGES, Recipe
 from understudy.stages.intermediate import distill_intermediate, match
 from understudy.stages.result import INTERMEDIATE, PATIENT, PREDICTION, RESULT, SOFT_LABELS, STUDENT
 from understudy.stages.teacher_cache import add_teacher_answers
@@ -68,7 +68,7 @@ def preflight(run: Run) -> None:
     """Find what would fail before anything is written: heads, labels, shapes, maps, widths."""
     recipe = run.recipe
     arguments = build_arguments(main_block(recipe).training, run.output_dir)
-    for name in ("intermediate", "prediction", "soft_labels", "patient"):
+    for name in STAGES:
         for training in _trainings(getattr(recipe, name)):
             try:
                 build_arguments(choose_on_dev(training, run.prepared.task), run.output_dir)
@@ -109,7 +109,7 @@ def _tinybert(run: Run) -> str:
     kind = run.prepared.task.kind
     lesson = Lesson(
         settings,
-        _with_answers(run, settings),
+        lambda: _with_answers(run, settings),
         lambda chosen: (prediction_terms(kind, temperature=chosen.temperature, padded=padded), {}),
     )
     train_trials(recipe, lesson, run.prepared, run.output_dir / PREDICTION, start=start)
@@ -121,10 +121,14 @@ def _soft_labels(run: Run, *, layers: tuple[int, ...] = ()) -> str:
     settings = run.recipe.soft_labels
     assert settings is not None
     kind = run.prepared.task.kind
-    train = _with_answers(run, settings, layers)
+
+    def train() -> Dataset:
+        rows = _with_answers(run, settings, layers)
+        return rows.remove_columns([TEACHER_STATES]) if layers else rows
+
     lesson = Lesson(
         settings,
-        train.remove_columns([TEACHER_STATES]) if layers else train,
+        train,
         lambda chosen: (
             patient_terms(kind, temperature=chosen.temperature, squared=chosen.squared),
             _weights(chosen),
@@ -149,7 +153,7 @@ def _patient(run: Run) -> str:
     kind = run.prepared.task.kind
     lesson = Lesson(
         settings,
-        _with_answers(run, settings, teacher_layers),
+        lambda: _with_answers(run, settings, teacher_layers),
         lambda chosen: (
             patient_terms(
                 kind,

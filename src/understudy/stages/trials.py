@@ -52,14 +52,14 @@ class Lesson:
 
     Attributes:
         settings: its block of the recipe.
-        train: encoded rows with the teacher's answers.
+        train: gives the encoded rows with the teacher's answers; a finished stage needs none.
         objective: a trial's settings to its terms and their weights.
         wrap: the student to what is trained, where that is more than the student.
         state_size: the width of the teacher's states, where rows carry them.
     """
 
     settings: TrialSettings
-    train: Dataset
+    train: Callable[[], Dataset]
     objective: Callable[[Any], tuple[Terms, Mapping[str, float]]]
     wrap: Callable[[PreTrainedModel], nn.Module] = lambda student: student
     state_size: int = 0
@@ -80,10 +80,12 @@ def train_trials(
         shutil.rmtree(output_dir / TRIALS, ignore_errors=True)
         return
     base = build_arguments({"seed": recipe.seed, **lesson.settings.training}, output_dir / TRAINING_FOLDER)
+    train = lesson.train()
 
     def run(number: int, values: Mapping[str, Any]) -> float:
         try:
-            return _run_trial(recipe, lesson, prepared, output_dir / TRIALS / str(number), start, values)
+            folder = output_dir / TRIALS / str(number)
+            return _run_trial(recipe, lesson, prepared, train, folder, start, values)
         except TrainingError as error:
             # Other values may do; on several processes the others would not know of it.
             if not lesson.settings.search or base.world_size > 1:
@@ -111,6 +113,7 @@ def _run_trial(
     recipe: Recipe,
     lesson: Lesson,
     prepared: Prepared,
+    train: Dataset,
     folder: Path,
     start: Path | None,
     values: Mapping[str, Any],
@@ -133,7 +136,7 @@ def _run_trial(
         data_collator=Collator(
             prepared.tokenizer, keep_row=True, leave_out=leave_out, state_size=lesson.state_size
         ),
-        train_dataset=lesson.train,
+        train_dataset=train,
         eval_dataset=prepared.first_dev.encoded,
         processing_class=prepared.tokenizer,
         compute_metrics=prepared.first_dev.metrics,
