@@ -127,7 +127,7 @@ class Step:
     def __init__(self, teacher_folder: Path, task: Any, labels: Any) -> None:
         set_seed(0)
         settings = StudentSettings(shape="tinybert-4l-312d")
-        student = load_student(
+        student, _ = load_student(
             settings, str(teacher_folder), task, labels, sample=lambda: (), dropout=0.0, attention="eager"
         )
         teacher = load_teacher(str(teacher_folder), task, labels)

@@ -60,7 +60,7 @@ def main() -> None:
     rows = encode(data.splits["train"], task.kind, tokenizer, max_length=128)
     set_seed(0)
     settings = StudentSettings(shape="tinybert-4l-312d")
-    student = load_student(
+    student, _ = load_student(
         settings, str(options.teacher), task, data.labels, sample=lambda: (), dropout=0.0, attention="eager"
     )
     teacher = load_teacher(str(options.teacher), task, data.labels)

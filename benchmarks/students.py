@@ -123,9 +123,8 @@ def save_start(recipe: Any, teacher: Path, seed: int, folder: Path) -> None:
 
     labels = model_labels(load_config(str(teacher)), recipe.task_row)
     set_seed(seed)
-    load_student(recipe.student, str(teacher), recipe.task_row, labels, sample=lambda: ()).save_pretrained(
-        folder
-    )
+    student, _ = load_student(recipe.student, str(teacher), recipe.task_row, labels, sample=lambda: ())
+    student.save_pretrained(folder)
     load_tokenizer(str(teacher)).save_pretrained(folder)
 
 

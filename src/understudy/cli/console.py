@@ -106,13 +106,11 @@ def _print_distillation(console: Console, content: dict[str, Any]) -> None:
     """What the student learnt, what it weighs, and how long it took."""
     stages = content["stages"]
     if "intermediate" in stages:
-        losses = stages["intermediate"]["losses"]
         terms = [
             f"{name} {figure['first']:.3g} → {figure['last']:.3g}"
-            for name, figure in losses.items()
-            if name != "loss"
+            for name, figure in stages["intermediate"]["held_out"].items()
         ]
-        console.print("Losses, first and last: " + ", ".join(terms), highlight=False)
+        console.print("Losses on held-out rows, before and after: " + ", ".join(terms), highlight=False)
     for name, stage in stages.items():
         trials = stage.get("trials", ())
         if len(trials) > 1:

@@ -11,13 +11,13 @@ makes intervals simple: a bootstrap sample is a choice of rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 from seqeval.metrics.sequence_labeling import get_entities
-from sklearn.metrics import f1_score, matthews_corrcoef
 
 Outcomes = NDArray[np.float64]
 
@@ -29,17 +29,36 @@ def accuracy(outcomes: Outcomes) -> float:
 
 def f1(outcomes: Outcomes) -> float:
     """F1 of label 1, as GLUE has it for MRPC and QQP."""
-    return float(f1_score(outcomes[:, 1], outcomes[:, 0], pos_label=1, zero_division=0.0))
+    predicted, gold = (outcomes[:, :2] == 1).T
+    return _f1((predicted & gold).sum(), predicted.sum(), gold.sum())
 
 
 def macro_f1(outcomes: Outcomes) -> float:
     """Mean F1 over the labels that occur."""
-    return float(f1_score(outcomes[:, 1], outcomes[:, 0], average="macro", zero_division=0.0))
+    counts = [count for count in zip(*_count_labels(outcomes), strict=True) if any(count)]
+    return float(np.mean([_f1(*count) for count in counts]))
 
 
 def matthews(outcomes: Outcomes) -> float:
-    """Matthews correlation; 0 where a side is constant."""
-    return float(matthews_corrcoef(outcomes[:, 1], outcomes[:, 0]))
+    """Matthews correlation, also of more than two labels; 0 where a side is constant."""
+    right, predicted, gold = _count_labels(outcomes)
+    num_rows = len(outcomes)
+    spread = (num_rows**2 - predicted @ predicted) * (num_rows**2 - gold @ gold)
+    return float((right.sum() * num_rows - predicted @ gold) / math.sqrt(spread)) if spread else 0.0
+
+
+def _count_labels(outcomes: Outcomes) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """How often each label is right, predicted and gold."""
+    predicted, gold = outcomes.astype(np.int64).T
+    num_labels = int(outcomes.max()) + 1
+    right, predicted, gold = (
+        np.bincount(labels, minlength=num_labels) for labels in (gold[predicted == gold], predicted, gold)
+    )
+    return right, predicted, gold
+
+
+def _f1(right: float, predicted: float, gold: float) -> float:
+    return float(2 * right / (predicted + gold)) if predicted + gold else 0.0
 
 
 def pearson(outcomes: Outcomes) -> float:
@@ -71,8 +90,7 @@ def squad_f1(outcomes: Outcomes) -> float:
 
 def span_f1(outcomes: Outcomes) -> float:
     """Micro F1 over entities, as conlleval has it: right means same type and same limits."""
-    right, predicted, gold = outcomes.sum(axis=0)
-    return float(2 * right / (predicted + gold)) if predicted + gold else 0.0
+    return _f1(*outcomes.sum(axis=0))
 
 
 METRICS: Mapping[str, Callable[[Outcomes], float]] = {

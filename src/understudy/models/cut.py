@@ -106,13 +106,16 @@ def cut_weights(
     source: PreTrainedModel,
     layers: Sequence[int],
     sample: Callable[[], Iterable[Mapping[str, Tensor]]],
-) -> None:
+) -> Tensor:
     """Give a student's encoder the weights of a source's: embeddings, pooler and the chosen layers.
 
     Args:
         student: of the source's family and number of heads, nowhere wider. Its head stays as it is.
         layers: of the source, counted from 1, for the student's in their order.
         sample: batches of text that tell what matters; not asked for where nothing is left out.
+
+    Returns:
+        The source's hidden channels that the student's are.
     """
     _check_fit(student.config, source.config)
     wanted, whole = _sizes(student.config), _sizes(source.config)
@@ -154,6 +157,7 @@ def cut_weights(
             )
         cut[name] = value
     student.base_model.load_state_dict(cut)
+    return kept.get(("hidden", 0), torch.arange(whole["hidden"]))
 
 
 def measure_activations(

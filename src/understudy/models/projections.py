@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from understudy.errors import RecipeError
@@ -19,6 +20,10 @@ class Projections(nn.Module):
 
     `shared` is one matrix with a bias for all states, the embeddings' too, as in the authors' code;
     `per-layer` is one for each; `none` compares the states as they are.
+
+    Args:
+        channels: the teacher's channels that the student's were cut from: each matrix starts by putting
+            them back in their places. Without them it is drawn from torch's random state.
     """
 
     def __init__(
@@ -27,7 +32,8 @@ class Projections(nn.Module):
         student_size: int,
         teacher_size: int,
         num_states: int,
-        initializer_range: float = 0.02,
+        *,
+        channels: Tensor | None = None,
     ) -> None:
         super().__init__()
         if kind == "none" and student_size != teacher_size:
@@ -39,8 +45,11 @@ class Projections(nn.Module):
         self.linears = nn.ModuleList(nn.Linear(student_size, teacher_size) for _ in range(count))
         for linear in self.linears:
             assert isinstance(linear, nn.Linear)
-            nn.init.normal_(linear.weight, std=initializer_range)
+            nn.init.normal_(linear.weight, std=0.02)
             nn.init.zeros_(linear.bias)
+            if channels is not None:
+                nn.init.zeros_(linear.weight)
+                linear.weight.data[channels, torch.arange(student_size)] = 1.0
 
     def forward(self, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The student's states, BLH each, as BLT; in the order the matrices were made for."""

@@ -100,34 +100,40 @@ def load_student(
     sample: Callable[[], Iterable[Mapping[str, Tensor]]],
     dropout: float | None = None,
     attention: str | None = None,
-) -> PreTrainedModel:
+) -> tuple[PreTrainedModel, Tensor | None]:
     """A student with the task's head: drawn from torch's random state, a saved one, or cut.
 
     Args:
         teacher: its config gives vocabulary, positions and family; its tokenizer serves both.
         sample: batches of the encoder's inputs, by which a narrower student is cut.
         dropout, attention: as for `load_model`.
+
+    Returns:
+        The student, and the teacher's channels that its channels are, where it was cut from the teacher
+        or from a model of the same width.
     """
     check_start(settings)
     if settings.model is not None:
         _check_vocabulary(settings.model, teacher)
-        return load_model(
+        saved = load_model(
             settings.model, task, labels, fine_tuned=False, dropout=dropout, attention=attention
         )
+        return saved, None
     config = base_config(settings, teacher)
     set_labels(config, task, labels)
     set_dropout(config, dropout)
     if attention is not None:
         config._attn_implementation = attention
     student: PreTrainedModel = getattr(transformers, task.auto_class).from_config(config)
-    if settings.start == "cut":
-        source = load_encoder(settings.source or teacher)
-        if settings.source is not None:
-            _check_vocabulary(settings.source, teacher)
-        choice = settings.layers or "spaced"
-        layers = choose_layers(choice, config.num_hidden_layers, source.config.num_hidden_layers)
-        cut_weights(student, source, layers, sample)
-    return student
+    if settings.start != "cut":
+        return student, None
+    source = load_encoder(settings.source or teacher)
+    if settings.source is not None:
+        _check_vocabulary(settings.source, teacher)
+    choice = settings.layers or "spaced"
+    layers = choose_layers(choice, config.num_hidden_layers, source.config.num_hidden_layers)
+    channels = cut_weights(student, source, layers, sample)
+    return student, channels if source.config.hidden_size == load_config(teacher).hidden_size else None
 
 
 def base_config(settings: StudentSettings, teacher: str) -> Any:

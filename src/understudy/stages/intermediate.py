@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from transformers import PreTrainedModel, set_seed
+from tqdm.auto import tqdm
+from transformers import PreTrainedModel, TrainingArguments, set_seed
 
 from understudy.capture.query_key import capture, prepare_capture
 from understudy.capture.representations import Representations
 from understudy.data.encode import Collator
 from understudy.errors import RecipeError
 from understudy.models.layer_map import layer_map
+from understudy.models.pretrained import load_model
 from understudy.models.projections import Projections
 from understudy.models.student import base_config
 from understudy.models.teacher import cast_linears, keep_layers, load_teacher
@@ -33,9 +36,10 @@ from understudy.stages.training import (
 )
 from understudy.training.arguments import build_arguments
 from understudy.training.intermediate import ProjectedStudent, intermediate_terms, project
-from understudy.training.trainer import DistillationTrainer
+from understudy.training.trainer import DistillationTrainer, Terms
 
 PROJECTIONS = "projections.safetensors"
+HELD_OUT_ROWS = 1_000
 
 
 def distill_intermediate(
@@ -54,26 +58,28 @@ def distill_intermediate(
     own = {"seed": recipe.seed, "eval_strategy": "no", "ddp_find_unused_parameters": True}
     arguments = build_arguments({**own, **settings.training}, training_dir)
     set_seed(arguments.seed)
-    student = start_student(recipe, prepared, arguments)
+    student, channels = start_student(recipe, prepared, arguments)
     teacher = load_teacher(recipe.teacher, prepared.task, prepared.data.labels)
-    model, teacher_layers = match(student, teacher, settings)
+    model, teacher_layers = match(student, teacher, settings, channels)
     keep_layers(teacher, max(teacher_layers))
     cast_linears(teacher, autocast_dtype(arguments))
     teacher.to(arguments.device)  # type: ignore[arg-type]  # transformers' decorator loses the type
+    terms = intermediate_terms(
+        teacher,
+        teacher_layers,
+        weights=settings.weights,
+        relation_heads=settings.relation_heads,
+        padded=recipe.normalization == "padded",
+        precision=autocast_dtype(arguments),
+    )
+    first = held_out_losses(model, terms, prepared, arguments) if arguments.should_save else {}
     trainer = DistillationTrainer(
         model,
         arguments,
         data_collator=Collator(prepared.tokenizer, keep_row=True),
         train_dataset=prepared.train,
         processing_class=prepared.tokenizer,
-        terms=intermediate_terms(
-            teacher,
-            teacher_layers,
-            weights=settings.weights,
-            relation_heads=settings.relation_heads,
-            padded=recipe.normalization == "padded",
-            precision=autocast_dtype(arguments),
-        ),
+        terms=terms,
         weights=settings.weights,
     )
     outcome = train_to_the_end(trainer)
@@ -81,10 +87,17 @@ def distill_intermediate(
         return
     save_model(student, prepared.tokenizer, output_dir / STUDENT, base_config(recipe.student, recipe.teacher))
     save_file(model.projections.state_dict(), output_dir / PROJECTIONS)
+    # Loaded anew: what was trained in bf16 keeps casting to it.
+    saved = load_model(str(output_dir / STUDENT), prepared.task, prepared.data.labels, fine_tuned=True)
+    prepare_capture(saved)
+    last = held_out_losses(
+        ProjectedStudent(saved, model.projections, model.layers), terms, prepared, arguments
+    )
     content = {
         "stage": "intermediate",
         "layer_map": teacher_layers,
         "losses": write_losses(output_dir / LOSSES, trainer.state.log_history),
+        "held_out": {name: {"first": first[name], "last": last[name]} for name in first},
         "steps": outcome.global_step,
         # Since the last start, where the run was interrupted.
         "seconds": {"training": round(outcome.metrics["train_runtime"], 1)},
@@ -94,11 +107,38 @@ def distill_intermediate(
     remove_checkpoints(training_dir)
 
 
+def held_out_losses(
+    model: ProjectedStudent, terms: Terms, prepared: Prepared, arguments: TrainingArguments
+) -> dict[str, float]:
+    """Each term's mean over rows of the first development set that no step learns from."""
+    encoded = prepared.first_dev.encoded
+    chosen = range(0, len(encoded), math.ceil(len(encoded) / HELD_OUT_ROWS))
+    collate = Collator(prepared.tokenizer)
+    model.to(arguments.device).eval()
+    sums: dict[str, float] = {}
+    with torch.no_grad():
+        for start in tqdm(range(0, len(chosen), _HELD_OUT_BATCH), desc="Held-out losses", leave=False):
+            batch = collate([encoded[index] for index in chosen[start : start + _HELD_OUT_BATCH]])
+            batch = {name: value.to(arguments.device) for name, value in batch.items()}
+            for name, loss_B in terms(model, batch).items():
+                sums[name] = sums.get(name, 0.0) + loss_B.double().sum().item()
+    return {name: total / len(chosen) for name, total in sums.items()}
+
+
+_HELD_OUT_BATCH = 32
+
+
 def match(
-    student: PreTrainedModel, teacher: PreTrainedModel, settings: IntermediateSettings
+    student: PreTrainedModel,
+    teacher: PreTrainedModel,
+    settings: IntermediateSettings,
+    channels: torch.Tensor | None = None,
 ) -> tuple[ProjectedStudent, tuple[int, ...]]:
     """Make both models readable, give the student its projections, and check that every term can be
     computed, on a few tokens.
+
+    Args:
+        channels: the teacher's, where the student's were cut from them.
 
     Returns:
         What is trained, and the teacher layer of each student layer.
@@ -116,6 +156,7 @@ def match(
         seen_student.embeddings_BLH.shape[-1],
         seen_teacher.embeddings_BLH.shape[-1],
         len(teacher_layers) + 1,
+        channels=channels,
     )
     projected = ProjectedStudent(student, projections, student_layers)
     try:

@@ -74,12 +74,13 @@ def preflight(run: Run) -> None:
                 build_arguments(choose_on_dev(training, run.prepared.task), run.output_dir)
             except RecipeError as error:
                 raise RecipeError(f"{name}.{error}") from None
-    teacher, student = run.load_teacher(), start_student(recipe, run.prepared, arguments, sample_rows=1)
+    teacher = run.load_teacher()
+    student, channels = start_student(recipe, run.prepared, arguments, sample_rows=1)
     check_max_length(student.config, run.prepared.tokenizer, recipe.max_length)
     if recipe.intermediate is not None:
-        match(student, teacher, recipe.intermediate)
+        match(student, teacher, recipe.intermediate, channels)
     if recipe.patient is not None:
-        _patient_wrap(run, recipe.patient)(student)
+        _patient_wrap(run, recipe.patient)(student, channels)
 
 
 def _trainings(block: TrialSettings | IntermediateSettings | None) -> Iterator[dict[str, Any]]:
@@ -203,15 +204,19 @@ def _patient_layers(run: Run, settings: PatientSettings) -> tuple[tuple[int, ...
     return tuple(range(1, len(taught) + 1)), taught
 
 
-def _patient_wrap(run: Run, settings: PatientSettings) -> Callable[[PreTrainedModel], torch.nn.Module]:
+def _patient_wrap(
+    run: Run, settings: PatientSettings
+) -> Callable[[PreTrainedModel, torch.Tensor | None], torch.nn.Module]:
     """A student of its teacher's width as it is, any other with its projections."""
     student_layers, _ = _patient_layers(run, settings)
     teacher_size = load_config(run.teacher).hidden_size
 
-    def wrap(student: PreTrainedModel) -> torch.nn.Module:
+    def wrap(student: PreTrainedModel, channels: torch.Tensor | None) -> torch.nn.Module:
         student_size = student.config.hidden_size
         try:
-            projections = Projections(settings.projection, student_size, teacher_size, len(student_layers))
+            projections = Projections(
+                settings.projection, student_size, teacher_size, len(student_layers), channels=channels
+            )
         except RecipeError as error:
             raise RecipeError(f"patient.{error}") from None
         return (

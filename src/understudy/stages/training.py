@@ -74,8 +74,9 @@ SAMPLE_BATCH = 32
 
 def start_student(
     recipe: Recipe, prepared: Prepared, arguments: TrainingArguments, *, sample_rows: int = SAMPLE_ROWS
-) -> PreTrainedModel:
-    """The student as a recipe starts it, its weights drawn from torch's random state where they are new."""
+) -> tuple[PreTrainedModel, Tensor | None]:
+    """The student as a recipe starts it, its weights drawn from torch's random state where they are new,
+    and the teacher's channels that its channels were cut from."""
     return load_student(
         recipe.student,
         str(recipe.teacher),

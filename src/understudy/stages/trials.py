@@ -13,7 +13,7 @@ from typing import Any
 
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel, TrainingArguments, set_seed
 
 from understudy.data.encode import Collator
@@ -54,14 +54,15 @@ class Lesson:
         settings: its block of the recipe.
         train: gives the encoded rows with the teacher's answers; a finished stage needs none.
         objective: a trial's settings to its terms and their weights.
-        wrap: the student to what is trained, where that is more than the student.
+        wrap: the student, and the teacher's channels it was cut from, to what is trained, where that is
+            more than the student.
         state_size: the width of the teacher's states, where rows carry them.
     """
 
     settings: TrialSettings
     train: Callable[[], Dataset]
     objective: Callable[[Any], tuple[Terms, Mapping[str, float]]]
-    wrap: Callable[[PreTrainedModel], nn.Module] = lambda student: student
+    wrap: Callable[[PreTrainedModel, Tensor | None], nn.Module] = lambda student, _: student
     state_size: int = 0
 
 
@@ -127,11 +128,11 @@ def _run_trial(
         choose_on_dev({"seed": recipe.seed, **chosen.training}, task), folder / TRAINING_FOLDER
     )
     set_seed(arguments.seed)
-    student = _load_start(recipe, prepared, start, arguments)
+    student, channels = _load_start(recipe, prepared, start, arguments)
     leave_out = ["token_type_ids"] if "token_type_ids" not in encoder_inputs(student) else []
     terms, weights = lesson.objective(chosen)
     trainer = DistillationTrainer(
-        lesson.wrap(student),
+        lesson.wrap(student, channels),
         arguments,
         data_collator=Collator(
             prepared.tokenizer, keep_row=True, leave_out=leave_out, state_size=lesson.state_size
@@ -172,10 +173,10 @@ def label_names(kind: KindName) -> list[str]:
 
 def _load_start(
     recipe: Recipe, prepared: Prepared, start: Path | None, arguments: TrainingArguments
-) -> PreTrainedModel:
+) -> tuple[PreTrainedModel, Tensor | None]:
     if start is None:
         return start_student(recipe, prepared, arguments)
-    return load_model(
+    student = load_model(
         str(start),
         prepared.task,
         prepared.data.labels,
@@ -183,6 +184,7 @@ def _load_start(
         dropout=recipe.dropout,
         attention=choose_attention(recipe, arguments),
     )
+    return student, None
 
 
 def _try_all(

@@ -138,8 +138,9 @@ def test_hidden_channels_are_those_with_the_largest_mean() -> None:
     )
     assert torch.allclose(activations["hidden", 0], expected, rtol=1e-5)
     student = make("bert", num_hidden_layers=2, hidden_size=12)
-    cut_weights(student, source, (1, 2), sample)
+    channels = cut_weights(student, source, (1, 2), sample)
     best = activations["hidden", 0].topk(12).indices.sort().values
+    assert torch.equal(channels, best)
     assert torch.equal(
         student.bert.embeddings.word_embeddings.weight, source.bert.embeddings.word_embeddings.weight[:, best]
     )

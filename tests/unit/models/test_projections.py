@@ -35,3 +35,15 @@ def test_none_where_widths_match() -> None:
     assert projections(given) == given
     with pytest.raises(RecipeError, match=r"width of 4 is not its teacher's 6\. Use shared or per-layer"):
         Projections("none", 4, 6, num_states=2)
+
+
+@pytest.mark.parametrize("kind", ["shared", "per-layer"])
+def test_channels_of_a_cut_are_put_back_in_their_places(kind: str) -> None:
+    teacher = torch.randn(2, 3, 6)
+    channels = torch.tensor([0, 2, 5])
+    projections = Projections(kind, 3, 6, num_states=2, channels=channels)
+    first, second = projections([teacher[..., channels], teacher[..., channels]])
+    expected = torch.zeros_like(teacher)
+    expected[..., channels] = teacher[..., channels]
+    assert torch.equal(first, expected)
+    assert torch.equal(second, expected)

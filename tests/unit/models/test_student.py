@@ -120,9 +120,8 @@ def test_a_student_from_scratch_is_drawn_from_the_seed(encoder: Path) -> None:
     students = []
     for seed in (0, 0, 1):
         torch.manual_seed(seed)
-        students.append(
-            load_student(settings, str(encoder), task, ("no", "yes"), sample=no_text, dropout=0.0)
-        )
+        student, _ = load_student(settings, str(encoder), task, ("no", "yes"), sample=no_text, dropout=0.0)
+        students.append(student)
     first, again, other = (next(iter(student.parameters())) for student in students)
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -139,7 +138,7 @@ def test_a_saved_student_goes_on_and_must_share_the_tokenizer(
     model.save_pretrained(saved)
     tokenizer.save_pretrained(saved)
     task = get_task("stsb")
-    student = load_student(StudentSettings(model=str(saved)), str(encoder), task, None, sample=no_text)
+    student, _ = load_student(StudentSettings(model=str(saved)), str(encoder), task, None, sample=no_text)
     assert torch.equal(
         student.base_model.embeddings.word_embeddings.weight, model.bert.embeddings.word_embeddings.weight
     )
