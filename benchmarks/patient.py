@@ -16,14 +16,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from students import record
+from runs import finish, record, settings_options
 
 RESULTS = Path(__file__).parent / "results" / "patient.json"
 TASKS, LAYERS, SEEDS = ("mrpc", "rte", "sst2"), (6, 3), (1, 2, 3)
@@ -108,12 +106,9 @@ def learn(way: str, task: str, layers: int, seed: int, options: argparse.Namespa
     output = options.output_dir / f"patient-{task}-{layers}l-{way}-{seed}"
     command = ["understudy", "distill", str(options.teachers / task)]
     command += ["--method", "patient" if patient else "soft-labels", "--data", str(options.assets / "glue")]
-    command += [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
+    command += settings_options(settings)
     command += ["--output-dir", str(output)]
-    if not (output / "result.json").exists():
-        print(shlex.join(command), file=sys.stderr)
-        subprocess.run([*command, "--json"], check=True, stdout=subprocess.DEVNULL)
-    result = json.loads((output / "result.json").read_text())
+    result = finish(command, output)
     last = list(result["stages"].values())[-1]
     found = {
         "teacher": {name: figure["value"] for name, figure in result["against"]["scores"]["dev"].items()},

@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from students import record
+from runs import finish, record, settings_options
 
 RESULTS = Path(__file__).parent / "results" / "starts.json"
 TASKS, SEEDS, STARTS = ("mrpc", "cola", "stsb"), (1, 2, 3), ("random", "cut")
@@ -76,12 +74,9 @@ def learn(task: str, start: str, seed: int, options: argparse.Namespace) -> dict
     output = options.output_dir / f"start-{task}-{start}-{seed}"
     command = ["understudy", "distill", str(options.teachers / task), "--recipe", "desk-tinybert-mrpc"]
     command += ["--data", str(options.assets / "glue")]
-    command += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    command += settings_options(settings)
     command += ["--output-dir", str(output)]
-    if not (output / "result.json").exists():
-        print(shlex.join(command), file=sys.stderr)
-        subprocess.run([*command, "--json"], check=True, stdout=subprocess.DEVNULL)
-    result = json.loads((output / "result.json").read_text())
+    result = finish(command, output)
     return record(result, command) | {
         "teacher": {name: figure["value"] for name, figure in result["against"]["scores"]["dev"].items()},
         "difference": result["difference"]["dev"],

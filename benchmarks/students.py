@@ -20,11 +20,10 @@ import shlex
 import statistics
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from teachers import git_commit, machine
+from runs import record
 
 RESULTS = Path(__file__).parent / "results" / "students.json"
 TASKS, SEEDS = ("sst2", "mrpc"), (1, 2, 3)
@@ -133,17 +132,6 @@ def run(command: list[str]) -> dict[str, Any]:
     # Not --overwrite: a run that was interrupted continues.
     finished = subprocess.run([*command, "--json"], check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(finished.stdout)
-
-
-def record(result: dict[str, Any], command: list[str]) -> dict[str, Any]:
-    return {
-        "scores": result["scores"]["dev"],
-        "command": shlex.join(command),
-        "commit": git_commit(),
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
-        "versions": result["versions"],
-    }
 
 
 if __name__ == "__main__":

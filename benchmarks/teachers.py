@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+
+from runs import git_commit, machine
 
 RESULTS = Path(__file__).parent / "results" / "teachers.json"
 TASKS = ("mrpc", "rte", "stsb", "cola", "sst2", "conll2003", "squad")
@@ -98,23 +99,6 @@ def split_articles(path: Path, folder: Path) -> tuple[Path, Path]:
     for target, part in zip(paths, (articles[:cut], articles[cut:]), strict=True):
         target.write_text(json.dumps({"version": document["version"], "data": part}), "utf-8")
     return paths
-
-
-def git_commit() -> str:
-    command = ["git", "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-
-
-def machine() -> str:
-    model = next(
-        (
-            line.split(":")[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ),
-        "unknown",
-    )
-    return f"{os.cpu_count()} cores, {model}"
 
 
 if __name__ == "__main__":

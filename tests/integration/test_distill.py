@@ -16,28 +16,18 @@ import pytest
 import torch
 from kinds import EXAMPLES, same, write_classification
 from safetensors.torch import load_file
+from teaching import QUIET, method_settings, train_teacher
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import understudy
-from understudy.data.load import load_data
+from understudy.data.load import cache_folder, load_data
 from understudy.data.settings import DataSettings
 from understudy.data.tasks import get_task
 from understudy.errors import ModelError, OutputError, RecipeError
 from understudy.evaluation.score import prepare_split, score_model
 from understudy.models.pretrained import load_model
-from understudy.stages import methods
+from understudy.stages import methods, teacher_cache
 
-QUIET = {"report_to": "none", "disable_tqdm": True, "save_strategy": "no"}
-TRAIN = {
-    "training.num_train_epochs": 1,
-    "training.per_device_train_batch_size": 8,
-    "training.gradient_accumulation_steps": 1,
-    "training.load_best_model_at_end": False,
-    "training.eval_strategy": "no",
-    **{f"training.{key}": value for key, value in QUIET.items()},
-    "dropout": 0.0,
-    "data.max_length": 64,
-}
 DISTIL = {
     "dropout": 0.0,
     "data.max_length": 64,
@@ -55,19 +45,6 @@ DISTIL = {
         }.items()
     },
 }
-
-
-def train_teacher(encoder: Path, kind: str, folder: Path) -> Path:
-    example = EXAMPLES[kind]
-    file = str(example.write(folder))
-    settings = TRAIN | {
-        "data.train": file,
-        "data.dev": file,
-        "training.max_steps": example.steps,
-        "training.learning_rate": 5e-3,
-    }
-    understudy.finetune(encoder, task=example.task, output_dir=folder / "teacher", settings=settings)
-    return folder / "teacher"
 
 
 @pytest.fixture(scope="module")
@@ -175,14 +152,21 @@ def test_the_student_loads_where_understudy_is_not_installed(teacher: Path, tmp_
     assert finished.stdout.strip() in ("neg", "pos")
 
 
-def command(teacher: Path, output: Path, settings: dict[str, Any]) -> list[str]:
+def command(
+    teacher: Path, output: Path, settings: dict[str, Any], how: tuple[str, str] = ("--student", "1l-16d")
+) -> list[str]:
     parts = [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
-    arguments = ["distill", str(teacher), "--student", "1l-16d", *parts, "--output-dir", str(output)]
+    arguments = ["distill", str(teacher), *how, *parts, "--output-dir", str(output)]
     return [sys.executable, "-c", "from understudy.cli import main; main()", *arguments]
 
 
 def weights_of(output: Path) -> dict[str, torch.Tensor]:
     return load_file(output / "student" / "model.safetensors")
+
+
+def same_weights(first: Path, second: Path) -> bool:
+    one, other = weights_of(first), weights_of(second)
+    return all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_a_run_killed_again_and_again_ends_in_the_same_weights(teacher: Path, tmp_path: Path) -> None:
@@ -332,22 +316,6 @@ def test_a_student_cut_from_its_teacher_starts_where_others_arrive(
     assert first(drawn) > 0.1
 
 
-def method_settings(stages: tuple[str, ...], **training: Any) -> dict[str, Any]:
-    """As DISTIL, for the stages of another method."""
-    block = {
-        **QUIET,
-        "per_device_train_batch_size": 8,
-        "gradient_accumulation_steps": None,
-        "load_best_model_at_end": None,
-        "eval_strategy": "no",
-        "learning_rate": 5e-3,
-        "logging_steps": 10,
-        **training,
-    }
-    settings = {f"{stage}.training.{key}": value for stage in stages for key, value in block.items()}
-    return settings | {f"{stage}.search": None for stage in stages} | {"dropout": 0.0, "data.max_length": 64}
-
-
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_soft_labels_and_patience_for_every_kind(kind: str, encoder: Path, tmp_path: Path) -> None:
     example, task = EXAMPLES[kind], get_task(EXAMPLES[kind].task)
@@ -398,6 +366,32 @@ def test_the_whole_grid_asks_the_teacher_once_for_each_row(
     assert sum(asked) == result.content["counts"]["train"]["rows"]
     stages = result.content["stages"]
     assert (len(stages["soft-labels"]["trials"]), len(stages["patient"]["trials"])) == (4, 4)
+
+
+def test_two_processes_share_what_a_teacher_said(teacher: Path, tmp_path: Path) -> None:
+    """Both start at once with nothing there; neither disturbs the other, and a third finds it whole."""
+    settings = method_settings(("soft_labels", "patient"), max_steps=3) | {"student.num_hidden_layers": 2}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(
+            command(teacher, tmp_path / name, settings, ("--method", "patient")),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+        )
+        for name in ("one", "other")
+    ]
+    for process in processes:
+        _, said = process.communicate(timeout=300)
+        assert process.returncode == 0, said.decode()
+    assert same_weights(tmp_path / "one", tmp_path / "other")
+    (folder,) = cache_folder().glob("teacher-*")
+    assert len(list(folder.glob("*.parquet"))) == len(list(folder.glob("*.arrow"))) == 1
+    assert not list(folder.glob("*.writing"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(teacher_cache, "_fill", None)  # nothing is computed again
+        understudy.distill(teacher, method="patient", output_dir=tmp_path / "third", settings=settings)
+    assert same_weights(tmp_path / "one", tmp_path / "third")
 
 
 def test_another_width_needs_a_projection(teacher: Path, tmp_path: Path) -> None:

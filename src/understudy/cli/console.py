@@ -116,10 +116,9 @@ def _print_distillation(console: Console, content: dict[str, Any]) -> None:
         if len(trials) > 1:
             chosen = ", ".join(f"{key} {value}" for key, value in trials[0]["values"].items())
             console.print(f"{name}: best of {len(trials)} trials on the development set: {chosen}")
-    student, teacher = content["parameters"]["student"], content["parameters"]["teacher"]
-    console.print(
-        f"{student / 1e6:.1f}M parameters against {teacher / 1e6:.1f}M: {teacher / student:.1f} times smaller"
-    )
+    student, teacher = content["parameters"]["student"], content["parameters"].get("teacher")
+    smaller = f" against {teacher / 1e6:.1f}M: {teacher / student:.1f} times smaller" if teacher else ""
+    console.print(f"{student / 1e6:.1f}M parameters{smaller}")
     console.print(
         "; ".join(
             f"{name}: {stage['steps']:,} steps in {stage['seconds']['training'] / 60:.1f} minutes"

@@ -29,6 +29,10 @@ def distill_command(
         ),
     ] = None,
     method: Annotated[str, typer.Option("--method", help="tinybert, soft-labels or patient.")] = "tinybert",
+    predictions: Annotated[
+        str | None,
+        typer.Option("--predictions", help="Parquet file of any model's predictions, in place of a teacher."),
+    ] = None,
     task: TaskOption = None,
     data: DataOption = None,
     recipe: RecipeOption = None,
@@ -44,6 +48,10 @@ def distill_command(
 
     `understudy distill TEACHER --task mrpc --data nyu-mll/glue --output-dir students/mrpc`
 
+    Instead of a teacher, a file of what any model said about the training rows:
+
+    `understudy distill --method soft-labels --predictions FILE --student ENCODER --task sst2 --data …`
+
     The student lands in `student/` and loads with plain transformers. Run the same command again after
     an interruption and it continues.
     """
@@ -55,6 +63,7 @@ def distill_command(
             teacher,
             student=student,
             method=method,
+            predictions=predictions,
             task=task,
             data=data,
             recipe=recipe,

@@ -17,6 +17,7 @@ from understudy.data.rows import RowReport, refuse_if_bad
 from understudy.data.settings import DataSettings
 from understudy.data.tasks import KINDS, Hub, Task
 from understudy.errors import DataError, RecipeError
+from understudy.files import hash_file
 
 SPLITS = ("train", "dev", "test")
 
@@ -212,6 +213,5 @@ def _hash_path(path: Path) -> str:
     for file in sorted(path.rglob("*.txt")) if path.is_dir() else [path]:
         if path.is_dir():
             digest.update(file.relative_to(path).as_posix().encode())
-        with file.open("rb") as handle:
-            digest.update(hashlib.file_digest(handle, "sha256").digest())
+        digest.update(bytes.fromhex(hash_file(file)))
     return digest.hexdigest()

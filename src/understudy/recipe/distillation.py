@@ -65,6 +65,9 @@ class SoftLabelSettings(TrialSettings):
     temperature: Positive = 10.0
     squared: bool = True
     """Multiply L_DS by the temperature squared, as the authors' code does and the paper does not."""
+    predictions: str | None = None
+    """A Parquet file of what any model said about the training rows, in place of a teacher; see
+    `stages/predictions_file.py`."""
 
 
 class PatientSettings(TrialSettings):

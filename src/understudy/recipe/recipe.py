@@ -92,6 +92,17 @@ class Recipe(BaseModel):
     def max_length(self) -> int:
         return self.data.max_length or self.task_row.max_length
 
+    @property
+    def reader(self) -> str:
+        """The model whose tokenizer reads the rows: the teacher, else what the student starts from."""
+        reader = self.teacher or self.student.model or self.student.source
+        if reader is None:
+            raise RecipeError(
+                "without a teacher the tokenizer is the student's: give student.model or student.source, a "
+                "folder or a hub name."
+            )
+        return reader
+
     def to_yaml(self) -> str:
         """What was given, nothing else: reading it back gives the same recipe."""
         values = self.model_dump(mode="json", exclude_defaults=True)
@@ -179,6 +190,8 @@ def _refuse_without_effect(recipe: Recipe) -> None:
         for name in ("prediction", "soft_labels"):
             if "temperature" in _given(getattr(recipe, name) or PredictionSettings()):
                 raise RecipeError(f"{name}.temperature has no effect on numbers: there are no classes.")
+    if recipe.soft_labels is not None and recipe.soft_labels.predictions is not None:
+        _check_predictions(recipe)
     known = {key for keys in _KEYS.values() for key in keys}
     unread = sorted(known - set(_KEYS[recipe.method]))
     given = [name for name in unread if getattr(recipe, name) != Recipe.model_fields[name].default]
@@ -188,6 +201,21 @@ def _refuse_without_effect(recipe: Recipe) -> None:
         raise RecipeError(
             f"{given[0]} has no effect with method: {recipe.method}; its keys are "
             f"{', '.join(_KEYS[recipe.method])}."
+        )
+
+
+def _check_predictions(recipe: Recipe) -> None:
+    """What a file of predictions can stand for."""
+    if recipe.method == "patient":
+        raise RecipeError(
+            "soft_labels.predictions holds no hidden states to be patient with. Use soft-labels."
+        )
+    if recipe.teacher is not None:
+        raise RecipeError("teacher and soft_labels.predictions exclude each other: the file is the teacher.")
+    if recipe.task_row.kind in ("question-answering", "token-classification"):
+        raise RecipeError(
+            "soft_labels.predictions serves classes, choices and scores; predictions of "
+            f"{recipe.task_row.kind} belong to a tokenizer's tokens. Give a teacher."
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any, get_args
 from understudy.errors import RecipeError
 from understudy.evaluation.compare import compare
 from understudy.evaluation.score import score_model
+from understudy.files import hash_file
 from understudy.models.pretrained import load_model
 from understudy.models.student import check_start, parse_student
 from understudy.recipe.distillation import Method
@@ -47,6 +48,7 @@ def distill(
     output_dir: str | Path,
     student: str | None = None,
     method: str = "tinybert",
+    predictions: str | Path | None = None,
     task: str | None = None,
     data: str | Path | None = None,
     recipe: str | Path | None = None,
@@ -61,6 +63,8 @@ def distill(
             recipe's where not given.
         method: `tinybert`, intermediate layers and then predictions; `soft-labels`, labels and the
             teacher's predictions; `patient`, these and the first token's states.
+        predictions: a Parquet file of what any model said about the training rows, in place of a teacher,
+            with method `soft-labels`; see `docs/reference/recipes.md`.
         recipe: a shipped name or a file; `tinybert-TASK`, `pkd-KIND` or `soft-labels-KIND` where not
             given.
         settings: over the recipe, e.g. `{"prediction.temperature": 2}`.
@@ -78,6 +82,7 @@ def distill(
             teacher,
             student=student,
             method=method,
+            predictions=predictions,
             task=task,
             data=data,
             recipe=recipe,
@@ -93,6 +98,7 @@ def distill_recipe(
     *,
     student: str | None,
     method: str,
+    predictions: str | Path | None,
     task: str | None,
     data: str | Path | None,
     recipe: str | Path | None,
@@ -102,7 +108,7 @@ def distill_recipe(
     if method not in get_args(Method):
         raise RecipeError(f"--method must be one of {', '.join(get_args(Method))}; got {method!r}.")
     teacher = student_inside(teacher) if teacher is not None else None
-    given = what_is_given({"teacher": teacher, "data.source": data})
+    given = what_is_given({"teacher": teacher, "data.source": data, "soft_labels.predictions": predictions})
     if student is not None:
         given["student"] = parse_student(student)  # in place of the recipe's whole block
     saved = saved_recipe(teacher) if teacher is not None else None
@@ -127,20 +133,27 @@ def distill_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
 
     In a distributed run every process returns, and the first one's result alone has content.
     """
-    if recipe.teacher is None:
-        raise RecipeError("teacher must be given: a folder or a hub name of a fine-tuned model.")
+    predictions = recipe.soft_labels.predictions if recipe.soft_labels is not None else None
+    if recipe.teacher is None and predictions is None:
+        raise RecipeError(
+            "teacher must be given: a folder or a hub name of a fine-tuned model; or, with method: "
+            "soft-labels, soft_labels.predictions: a file of predictions."
+        )
     check_start(recipe.student)
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
     check_output(output_dir, recipe, overwrite=overwrite)
-    teacher = str(recipe.teacher)
     arguments = build_arguments({"seed": recipe.seed, **main_block(recipe).training}, output_dir)
     tune_cpu()
-    prepared = prepare(recipe, teacher, arguments)
-    hashes = {"teacher": hash_model(teacher), **prepared.data.hashes}
+    prepared = prepare(recipe, recipe.reader, arguments)
+    hashes = dict(prepared.data.hashes)
+    if recipe.teacher is not None:
+        hashes["teacher"] = hash_model(recipe.teacher)
+    elif predictions is not None and Path(predictions).is_file():
+        hashes["predictions"] = hash_file(Path(predictions))
     for name in (recipe.student.model, recipe.student.source):
         if name is not None:
             hashes["student"] = hash_model(name)
-    run = Run(recipe, prepared, output_dir, hashes["teacher"])
+    run = Run(recipe, prepared, output_dir, hashes.get("teacher"))
     preflight(run)
     with arguments.main_process_first(desc="preparing the output folder"):
         if arguments.should_save:
@@ -158,16 +171,24 @@ def distill_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
 def _summary(
     recipe: Recipe, prepared: Prepared, output_dir: Path, hashes: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Student beside teacher, and what each stage did."""
-    task, labels = prepared.task, prepared.data.labels
-    models = [
-        load_model(name, task, labels, fine_tuned=True)
-        for name in (str(output_dir / STUDENT), str(recipe.teacher))
-    ]
-    scores, others = (
-        {split: score_model(model, prepared.tokenizer, rows) for split, rows in prepared.dev.items()}
-        for model in models
-    )
+    """Student beside teacher, where there is one, and what each stage did."""
+    task = prepared.task
+    names = {"student": str(output_dir / STUDENT)}
+    if recipe.teacher is not None:
+        names["teacher"] = recipe.teacher
+    models = {
+        who: load_model(name, task, prepared.data.labels, fine_tuned=True) for who, name in names.items()
+    }
+    scores = {
+        who: {split: score_model(model, prepared.tokenizer, rows) for split, rows in prepared.dev.items()}
+        for who, model in models.items()
+    }
+    beside: dict[str, Any] = {}
+    if recipe.teacher is not None:
+        beside = {
+            "against": {"model": recipe.teacher, **score_content(scores["teacher"])},
+            **compare(task, scores["student"], scores["teacher"]),
+        }
     stages = {
         name: json.loads((output_dir / name / RESULT).read_text("utf-8"))
         for name in STAGES
@@ -178,13 +199,10 @@ def _summary(
         "method": recipe.method,
         "task": task.name,
         "model": str(output_dir / STUDENT),
-        **score_content(scores),
-        "against": {"model": str(recipe.teacher), **score_content(others)},
-        **compare(task, scores, others),
+        **score_content(scores["student"]),
+        **beside,
         **data_content(prepared.data),
-        "parameters": dict(
-            zip(("student", "teacher"), (model.num_parameters() for model in models), strict=True)
-        ),
+        "parameters": {who: model.num_parameters() for who, model in models.items()},
         "stages": stages,
         "seed": recipe.seed,
         "hashes": dict(hashes),

@@ -29,6 +29,7 @@ from understudy.recipe.distillation import (
 )
 from understudy.recipe.recipe import STAGES, Recipe
 from understudy.stages.intermediate import distill_intermediate, match
+from understudy.stages.predictions_file import add_predictions
 from understudy.stages.result import INTERMEDIATE, PATIENT, PREDICTION, RESULT, SOFT_LABELS, STUDENT
 from understudy.stages.teacher_cache import add_teacher_answers
 from understudy.stages.training import Prepared, choose_on_dev, start_student
@@ -44,7 +45,7 @@ class Run:
     recipe: Recipe
     prepared: Prepared
     output_dir: Path
-    teacher_hash: str
+    teacher_hash: str | None
 
     @property
     def teacher(self) -> str:
@@ -74,9 +75,12 @@ def preflight(run: Run) -> None:
                 build_arguments(choose_on_dev(training, run.prepared.task), run.output_dir)
             except RecipeError as error:
                 raise RecipeError(f"{name}.{error}") from None
-    teacher = run.load_teacher()
     student, channels = start_student(recipe, run.prepared, arguments, sample_rows=1)
     check_max_length(student.config, run.prepared.tokenizer, recipe.max_length)
+    if recipe.teacher is None:
+        _with_answers(run, main_block(recipe))
+        return
+    teacher = run.load_teacher()
     if recipe.intermediate is not None:
         match(student, teacher, recipe.intermediate, channels)
     if recipe.patient is not None:
@@ -185,6 +189,11 @@ def _weights(settings: SoftLabelSettings) -> dict[str, float]:
 
 
 def _with_answers(run: Run, settings: TrialSettings, layers: tuple[int, ...] = ()) -> Dataset:
+    if isinstance(settings, SoftLabelSettings) and settings.predictions is not None:
+        return add_predictions(
+            run.prepared.train, run.prepared.task.kind, run.prepared.data.labels, Path(settings.predictions)
+        )
+    assert run.teacher_hash is not None  # distill asked for a teacher
     arguments = build_arguments({"seed": run.recipe.seed, **settings.training}, run.output_dir)
     return add_teacher_answers(
         run.prepared.train,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import platform
 import shutil
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from understudy.data.labels import fold
 from understudy.data.load import TaskData
 from understudy.errors import ModelError, OutputError
 from understudy.evaluation.score import Score
+from understudy.files import hash_file, write_atomically
 from understudy.recipe.recipe import Recipe
 
 logger = logging.getLogger(__name__)
@@ -101,13 +101,6 @@ def start_output(output_dir: Path, recipe: Recipe, hashes: Mapping[str, str], *,
     write_atomically(saved, inputs)
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """A reader sees the old file or the new one, never half of it."""
-    temporary = path.with_name(path.name + ".writing")
-    temporary.write_text(text, "utf-8")
-    os.replace(temporary, path)
-
-
 def write_result(output_dir: Path, content: Mapping[str, Any]) -> None:
     """result.json: its presence says that the stage is finished."""
     write_atomically(output_dir / RESULT, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
@@ -157,8 +150,7 @@ def hash_model(model: str) -> str:
     digest = hashlib.sha256()
     for file in sorted(folder.iterdir()):
         if file.name == "config.json" or file.suffix in (".safetensors", ".bin"):
-            with file.open("rb") as handle:
-                digest.update(file.name.encode() + hashlib.file_digest(handle, "sha256").digest())
+            digest.update(file.name.encode() + bytes.fromhex(hash_file(file)))
     return digest.hexdigest()
 
 
@@ -179,6 +171,10 @@ def resolve_paths(recipe: Recipe) -> Recipe:
                     "model": absolute(recipe.student.model),
                     "source": absolute(recipe.student.source),
                 }
+            ),
+            "soft_labels": recipe.soft_labels
+            and recipe.soft_labels.model_copy(
+                update={"predictions": absolute(recipe.soft_labels.predictions)}
             ),
             "data": recipe.data.model_copy(update=places),
         }

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +33,7 @@ from understudy.data.encode import ENCODER_INPUTS, TEACHER, TEACHER_STATES, Coll
 from understudy.data.load import cache_folder
 from understudy.data.tasks import KindName
 from understudy.errors import OutputError
+from understudy.files import hash_file, write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -184,18 +184,18 @@ def _write_arrow(table: pa.Table, path: Path) -> None:
 
 def _write(path: Path, write: Callable[[Path], None]) -> None:
     """A file that appears whole or not at all, its hash before it."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.writing")
-    write(temporary)
-    seal = temporary.with_name(temporary.name + ".sha256")
-    seal.write_text(_hash(temporary), "utf-8")
-    os.replace(seal, _seal_of(path))
-    os.replace(temporary, path)
+
+    def write_and_seal(temporary: Path) -> None:
+        write(temporary)
+        write_atomically(_seal_of(path), hash_file(temporary))
+
+    write_atomically(path, write_and_seal)
 
 
 def _is_whole(path: Path) -> bool:
     if not path.exists():
         return False
-    if _seal_of(path).exists() and _seal_of(path).read_text("utf-8") == _hash(path):
+    if _seal_of(path).exists() and _seal_of(path).read_text("utf-8") == hash_file(path):
         return True
     logger.warning("%s is not what was written: its rows are computed again.", path)
     return False
@@ -203,8 +203,3 @@ def _is_whole(path: Path) -> bool:
 
 def _seal_of(path: Path) -> Path:
     return path.with_name(path.name + ".sha256")
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from understudy.data.load import TaskData, load_data
 from understudy.data.sources import dev_splits
 from understudy.data.tasks import Task
 from understudy.evaluation.score import EvaluationSplit, prepare_split
+from understudy.files import write_atomically
 from understudy.models.pretrained import check_max_length, load_config, load_tokenizer, model_labels
 from understudy.models.student import load_student
 from understudy.recipe.recipe import Recipe
@@ -79,7 +81,7 @@ def start_student(
     and the teacher's channels that its channels were cut from."""
     return load_student(
         recipe.student,
-        str(recipe.teacher),
+        recipe.reader,
         prepared.task,
         prepared.data.labels,
         sample=lambda: _sample(prepared, recipe.seed, sample_rows),
@@ -145,11 +147,11 @@ def write_losses(path: Path, history: Sequence[Mapping[str, float]]) -> dict[str
     if not lines:
         return {}
     names = list(lines[0])
-    with path.with_name(path.name + ".writing").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names)
-        writer.writeheader()
-        writer.writerows(lines)
-    path.with_name(path.name + ".writing").replace(path)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    write_atomically(path, text.getvalue())
     return {name: {"first": lines[0][name], "last": lines[-1][name]} for name in names[2:]}
 
 

@@ -148,7 +148,7 @@ def _run_trial(
     outcome = train_to_the_end(trainer)
     if not arguments.should_save:
         return 0.0
-    original = base_config(recipe.student, str(recipe.teacher))
+    original = base_config(recipe.student, recipe.reader)
     save_model(student, prepared.tokenizer, folder / STUDENT, original)
     saved = load_model(str(folder / STUDENT), task, labels, fine_tuned=True)
     score = score_model(saved, prepared.tokenizer, prepared.first_dev).metrics[task.headline].value

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from pathlib import Path
+
+from understudy.files import hash_file, write_atomically
 
 SEAL = "seal.json"
 
@@ -17,10 +17,8 @@ def seal_checkpoint(folder: Path) -> None:
     without a seal, or with another content than its seal says, is none.
     """
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SEAL)
-    hashes = {str(path.relative_to(folder)): _hash(path) for path in files}
-    temporary = folder / f"{SEAL}.writing"
-    temporary.write_text(json.dumps(hashes, indent=2), "utf-8")
-    os.replace(temporary, folder / SEAL)
+    hashes = {str(path.relative_to(folder)): hash_file(path) for path in files}
+    write_atomically(folder / SEAL, json.dumps(hashes, indent=2))
 
 
 def last_complete_checkpoint(folder: Path) -> Path | None:
@@ -36,11 +34,6 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
 def _is_whole(folder: Path) -> bool:
     try:
         hashes = json.loads((folder / SEAL).read_text("utf-8"))
-        return all(_hash(folder / name) == expected for name, expected in hashes.items())
+        return all(hash_file(folder / name) == expected for name, expected in hashes.items())
     except (OSError, ValueError):
         return False
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

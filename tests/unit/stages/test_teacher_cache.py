@@ -8,7 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from datasets import Dataset
-from transformers import BertConfig, BertForQuestionAnswering, BertForTokenClassification, TrainingArguments
+from transformers import (
+    BertConfig,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    TrainingArguments,
+)
 
 from understudy.data.encode import Collator, encode
 from understudy.data.load import cache_folder
@@ -170,3 +176,25 @@ def test_positions_of_an_answer(encoder: Path, tokenizer: Any, arguments: Any) -
     alone = teacher(**{key: torch.tensor([once[0][key]]) for key in ("input_ids", "token_type_ids")})
     length = once[0]["length"]
     assert torch.allclose(batch["teacher_end_logits"][0, :length], alone.end_logits[0], atol=1e-5)
+
+
+def test_its_size_is_what_the_docs_say(encoder: Path, tokenizer: Any, arguments: Any) -> None:
+    """Rows × layers × width × 4 bytes of states, and little beside; 4 bytes a logit and 8 a row's number."""
+    torch.manual_seed(1)
+    teacher = BertForSequenceClassification(BertConfig.from_pretrained(encoder, num_labels=3))
+    freeze(teacher)
+    texts = WORDS * 400
+    rows = Dataset.from_dict(
+        {
+            "row": list(range(len(texts))),
+            "text": texts,
+            "label": [0] * len(texts),
+        }
+    )
+    encoded = encode(rows, "classification", tokenizer, max_length=32)
+    ask(teacher, encoded, tokenizer, arguments, kind="classification", layers=(1, 2))
+    (states,) = cache_folder().glob("teacher-*/states-*.arrow")
+    numbers = len(texts) * 2 * teacher.config.hidden_size * 4
+    assert numbers < states.stat().st_size < 1.05 * numbers
+    (predictions,) = cache_folder().glob("teacher-*/predictions-*.parquet")
+    assert predictions.stat().st_size < 1.2 * len(texts) * (3 * 4 + 8)

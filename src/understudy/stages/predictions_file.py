@@ -1,0 +1,161 @@
+"""Soft labels from a file: what any other model said about the training rows.
+
+The file is Parquet, with a row for each row of the training set in any order:
+
+- `row`: its number in the training file, from 0;
+- `logits` or `probabilities`: a list of numbers, one for each label in the order of the labels, or one for
+  each choice; or, for regression, `score`: a number.
+
+What `teacher_cache` writes for these kinds is such a file.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from datasets import Dataset, concatenate_datasets
+from numpy.typing import NDArray
+
+from understudy.data.encode import TEACHER
+from understudy.data.tasks import KindName
+from understudy.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+KINDS: tuple[KindName, ...] = ("classification", "multiple-choice", "regression")
+# The least probability, so that its logarithm is a number.
+SMALLEST = 1e-6
+
+
+def add_predictions(encoded: Dataset, kind: KindName, labels: Sequence[str] | None, file: Path) -> Dataset:
+    """The encoded rows with a column of logits read from the file."""
+    numbers, logits = _read(file, kind)
+    order = np.argsort(numbers, kind="stable")
+    numbers = numbers[order]
+    _check_rows(file, numbers)
+    wanted = np.asarray(encoded["row"][:])
+    places = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
+    missing = wanted[numbers[places] != wanted]
+    if len(missing):
+        raise DataError(
+            f"{file}: row must name every training row, and {len(missing):,} of {len(wanted):,} are not "
+            f"there, e.g. {_few(missing)}. Add them, or take them out of the training file."
+        )
+    if len(numbers) > len(wanted):
+        logger.warning(
+            "%s: %d rows that are not in the training set are passed over.", file, len(numbers) - len(wanted)
+        )
+    chosen = [logits[index] for index in order[places]]
+    _check_sizes(file, kind, labels, chosen, encoded)
+    if kind != "regression":
+        _say_agreement(file, chosen, encoded, labels)
+    column = pa.array(chosen, pa.list_(pa.float32()))
+    return concatenate_datasets([encoded, Dataset(pa.table({TEACHER + "logits": column}))], axis=1)
+
+
+def _read(file: Path, kind: KindName) -> tuple[NDArray[np.int64], list[NDArray[np.float32]]]:
+    """Row numbers and logits as they stand in the file."""
+    try:
+        table = pq.read_table(file)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise DataError(f"soft_labels.predictions: {file} cannot be read as Parquet: {error}") from None
+    names = ("score", "logits") if kind == "regression" else ("logits", "probabilities")
+    name = next((name for name in names if name in table.column_names), None)
+    if name is None or "row" not in table.column_names:
+        raise DataError(
+            f"{file} must have the columns row and {' or '.join(names)}; it has "
+            f"{', '.join(table.column_names)}."
+        )
+    for column in ("row", name):
+        if table[column].null_count:
+            raise DataError(f"{file}: {column} is empty in {table[column].null_count:,} rows.")
+    if not pa.types.is_integer(table["row"].type):
+        raise DataError(f"{file}: row must be whole numbers, got {table['row'].type}.")
+    numbers = table["row"].to_numpy().astype(np.int64)
+    if name == "score":
+        return numbers, list(_floats(file, name, table[name])[:, None])
+    if not pa.types.is_list(table[name].type) and not pa.types.is_large_list(table[name].type):
+        raise DataError(f"{file}: {name} must be lists of numbers, got {table[name].type}.")
+    lists = table[name].combine_chunks()
+    flat = _floats(file, name, lists.flatten())
+    if name == "probabilities":
+        flat = np.log(np.maximum(_check_probabilities(file, flat, lists), SMALLEST))
+    ends = np.cumsum(lists.value_lengths().to_numpy())
+    return numbers, np.split(flat.astype(np.float32), ends[:-1])
+
+
+def _floats(file: Path, name: str, column: pa.Array) -> NDArray[np.float64]:
+    try:
+        values: NDArray[np.float64] = np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError):
+        raise DataError(f"{file}: {name} must hold numbers, got {column.type}.") from None
+    if not np.isfinite(values).all():
+        raise DataError(f"{file}: {name} holds {np.sum(~np.isfinite(values)):,} values that are no numbers.")
+    return values
+
+
+def _check_probabilities(file: Path, flat: NDArray[np.float64], lists: pa.Array) -> NDArray[np.float64]:
+    starts = np.concatenate([[0], np.cumsum(lists.value_lengths().to_numpy())[:-1]])
+    sums = np.add.reduceat(flat, starts) if len(flat) else flat
+    bad = np.abs(sums - 1) > 0.01
+    if (flat < 0).any() or bad.any():
+        raise DataError(
+            f"{file}: probabilities must be at least 0 and sum to 1; {int(bad.sum()):,} rows do not, e.g. "
+            f"the one at place {int(np.argmax(bad))}. If they are logits or scores, call the column logits."
+        )
+    return flat
+
+
+def _check_rows(file: Path, numbers: NDArray[np.int64]) -> None:
+    if not len(numbers):
+        raise DataError(f"{file} has no rows.")
+    twice = numbers[1:][numbers[1:] == numbers[:-1]]
+    if len(twice):
+        raise DataError(
+            f"{file}: row must be there once; {len(twice):,} are there again, e.g. {_few(twice)}."
+        )
+
+
+def _check_sizes(
+    file: Path,
+    kind: KindName,
+    labels: Sequence[str] | None,
+    chosen: Sequence[NDArray[np.float32]],
+    encoded: Dataset,
+) -> None:
+    """One number for each label or choice."""
+    found = np.array([len(values) for values in chosen])
+    if kind == "multiple-choice":
+        expected = np.array([len(choices) for choices in encoded["input_ids"]])
+        what = "choices of each question"
+    else:
+        expected = np.full(len(found), 1 if labels is None else len(labels))
+        what = "numbers" if labels is None else f"labels ({', '.join(labels[:12])})"
+    wrong = np.flatnonzero(found != expected)
+    if len(wrong):
+        place = int(wrong[0])
+        raise DataError(
+            f"{file}: there must be a value for each of the {expected[place]} {what}; row "
+            f"{encoded['row'][place]} has {found[place]}."
+        )
+
+
+def _say_agreement(
+    file: Path, chosen: Sequence[NDArray[np.float32]], encoded: Dataset, labels: Sequence[str] | None
+) -> None:
+    """How often the file and the labels agree: a wrong order of labels shows at once."""
+    said = np.array([int(values.argmax()) for values in chosen])
+    share = float((said == np.asarray(encoded["labels"][:])).mean())
+    order = f" Its values are taken in this order: {', '.join(labels)}." if labels else ""
+    logger.info("%s agrees with the labels on %.1f%% of the rows.%s", file, 100 * share, order)
+    if share < 1 / max(len(values) for values in chosen):
+        logger.warning("That is worse than guessing. Are rows and labels in the right order?")
+
+
+def _few(numbers: NDArray[np.int64]) -> str:
+    return ", ".join(str(number) for number in numbers[:5].tolist())

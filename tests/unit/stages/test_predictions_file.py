@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from datasets import Dataset
+
+from understudy.errors import DataError, RecipeError
+from understudy.recipe.recipe import Recipe
+from understudy.stages.predictions_file import SMALLEST, add_predictions
+
+ROWS = Dataset.from_dict({"row": [0, 1, 3], "labels": [1, 0, 1], "input_ids": [[1], [2], [3]]})
+LABELS = ("no", "yes")
+
+
+def write(folder: Path, **columns: Any) -> Path:
+    pd.DataFrame(columns).to_parquet(folder / "file.parquet")
+    return folder / "file.parquet"
+
+
+def test_rows_are_found_by_their_numbers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = write(tmp_path, row=[3, 2, 1, 0], logits=[[0.0, 3], [0, 2], [1, 0], [0, 0.5]])
+    with caplog.at_level(logging.INFO, "understudy"):
+        found = add_predictions(ROWS, "classification", LABELS, file)
+    assert found["teacher_logits"][:] == [[0.0, 0.5], [1.0, 0.0], [0.0, 3.0]]
+    assert found["row"][:] == [0, 1, 3]
+    assert "1 rows that are not in the training set are passed over" in caplog.text
+    assert "agrees with the labels on 100.0% of the rows. Its values are taken in this order: no, yes" in (
+        caplog.text
+    )
+    assert "worse than guessing" not in caplog.text
+
+
+def test_probabilities_become_their_logarithms(tmp_path: Path) -> None:
+    file = write(tmp_path, row=[0, 1, 3], probabilities=[[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]])
+    found = add_predictions(ROWS, "classification", LABELS, file)["teacher_logits"][:]
+    expected = np.log([[0.25, 0.75], [1.0, SMALLEST], [0.5, 0.5]])
+    assert np.allclose(found, expected)
+
+
+def test_scores_of_regression(tmp_path: Path) -> None:
+    file = write(tmp_path, row=[0, 1, 3], score=[1, 2, 3])
+    assert add_predictions(ROWS, "regression", None, file)["teacher_logits"][:] == [[1.0], [2.0], [3.0]]
+
+
+def test_labels_in_another_order_are_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = write(tmp_path, row=[0, 1, 3], logits=[[1.0, 0], [0, 1], [1, 0]])
+    add_predictions(ROWS, "classification", LABELS, file)
+    assert "worse than guessing. Are rows and labels in the right order?" in caplog.text
+
+
+GOOD = [[0.5, 0.5]] * 3
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"row": [0, 1, 2], "logits": GOOD}, "1 of 3 are not there, e.g. 3"),
+        ({"row": [0, 1], "logits": GOOD[:2]}, "1 of 3 are not there, e.g. 3"),
+        (
+            {"row": [0, 1, 1, 3], "logits": [*GOOD, [0, 1]]},
+            "row must be there once; 1 are there again, e.g. 1",
+        ),
+        ({"row": [0, 1, 3]}, "must have the columns row and logits or probabilities; it has row"),
+        ({"logits": GOOD}, "must have the columns row and"),
+        ({"row": ["a", "b", "c"], "logits": GOOD}, "row must be whole numbers, got"),
+        ({"row": [0, 1, None], "logits": GOOD}, "row is empty in 1 rows"),
+        ({"row": [0, 1, 3], "logits": [[1.0, 0], None, [1, 0]]}, "logits is empty in 1 rows"),
+        (
+            {"row": [0, 1, 3], "logits": [[1.0, float("nan")], [0, 1], [0, 1]]},
+            "logits holds 1 values that are no",
+        ),
+        ({"row": [0, 1, 3], "logits": [1.0, 2.0, 3.0]}, "logits must be lists of numbers, got double"),
+        ({"row": [0, 1, 3], "logits": [["a"], ["b"], ["c"]]}, "logits must hold numbers, got string"),
+        (
+            {"row": [0, 1, 3], "logits": [[1.0, 0], [1, 0, 0], [1, 0]]},
+            r"a value for each of the 2 labels \(no, yes\); row 1 has 3",
+        ),
+        (
+            {"row": [0, 1, 3], "probabilities": [[0.5, 0.5], [3.0, -2.0], [1, 2]]},
+            "at least 0 and sum to 1; 1 rows do not, e.g. the one at place 2.*call the column logits",
+        ),
+        ({"row": [], "logits": []}, "has no rows|must be"),
+    ],
+)
+def test_bad_files(columns: dict[str, Any], message: str, tmp_path: Path) -> None:
+    file = write(tmp_path, **columns)
+    with pytest.raises(DataError, match=message) as error:
+        add_predictions(ROWS, "classification", LABELS, file)
+    assert str(file) in str(error.value)
+
+
+def test_every_choice_has_a_value(tmp_path: Path) -> None:
+    rows = Dataset.from_dict({"row": [0], "labels": [1], "input_ids": [[[1], [2], [3]]]})
+    file = write(tmp_path, row=[0], logits=[[1.0, 2.0]])
+    with pytest.raises(DataError, match="each of the 3 choices of each question; row 0 has 2"):
+        add_predictions(rows, "multiple-choice", None, file)
+
+
+def test_no_parquet(tmp_path: Path) -> None:
+    (tmp_path / "file.csv").write_text("row,logits\n")
+    for name in ("file.csv", "none.parquet"):
+        with pytest.raises(DataError, match=re.escape(f"{tmp_path / name} cannot be read as Parquet")):
+            add_predictions(ROWS, "classification", LABELS, tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"teacher": "t"}, "teacher and soft_labels.predictions exclude each other"),
+        ({"method": "patient"}, "holds no hidden states to be patient with"),
+        ({"task": "squad"}, "predictions of question-answering belong to a tokenizer's tokens"),
+        ({"method": "tinybert"}, "soft_labels has no effect with method: tinybert"),
+    ],
+)
+def test_what_a_file_cannot_stand_for(values: dict[str, str], message: str) -> None:
+    recipe = {"task": "sst2", "method": "soft-labels", "soft_labels": {"predictions": "f.parquet"}}
+    with pytest.raises(RecipeError, match=message):
+        Recipe.from_mapping(recipe | values)
+
+
+def test_without_a_teacher_the_tokenizer_is_the_students() -> None:
+    recipe = {"task": "sst2", "method": "soft-labels", "soft_labels": {"predictions": "f.parquet"}}
+    assert Recipe.from_mapping(recipe | {"student": {"model": "m"}}).reader == "m"
+    with pytest.raises(RecipeError, match=r"give student\.model or student\.source"):
+        _ = Recipe.from_mapping(recipe).reader
