@@ -6,6 +6,9 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score, matthews_corrcoef
 
 from understudy.evaluation.metrics import (
     accuracy,
@@ -45,6 +48,17 @@ def test_matthews() -> None:
 
 def test_matthews_of_a_constant_is_zero() -> None:
     assert matthews(np.array([[1.0, 1], [1, 0], [1, 1]])) == 0.0
+
+
+@pytest.mark.filterwarnings("ignore:A single label was found:UserWarning")
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30))
+def test_counts_are_those_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
+    outcomes = np.array(pairs, dtype=np.float64)
+    predicted, gold = outcomes.T
+    assert macro_f1(outcomes) == pytest.approx(f1_score(gold, predicted, average="macro", zero_division=0.0))
+    assert matthews(outcomes) == pytest.approx(matthews_corrcoef(gold, predicted), abs=1e-12)
+    (of_one,) = f1_score(gold, predicted, labels=[1], average=None, zero_division=0.0)
+    assert f1(outcomes) == pytest.approx(of_one)
 
 
 def test_pearson() -> None:
