@@ -1,0 +1,1 @@
+"""TinyBERT's data augmentation: words replaced by what a masked language model or word vectors offer."""

@@ -1,0 +1,226 @@
+"""What may stand at a word's place: the masked language model's most probable words (lines 5 to 10 of
+TinyBERT's Algorithm 1), or the nearest ones by word vectors.
+
+Every forward pass has the same number of rows for its length, filled up with copies where there are fewer:
+then what a row gives does not depend on how many others there are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from understudy.augment.replace import Question
+from understudy.augment.vectors import Vectors
+from understudy.augment.words import is_word
+from understudy.errors import ModelError
+
+# B batch, L tokens, H hidden size, V vocabulary
+
+LENGTH_STEP = 8
+TOKENS_PER_PASS = 4_096
+_SPELLINGS = 4  # of the word itself that may be among the most probable
+
+
+class MaskedWords:
+    """The most probable whole words of a masked language model at one masked place of a text.
+
+    Args:
+        count: K, how many.
+        max_length: of tokens around the place that the model reads.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        *,
+        count: int,
+        max_length: int,
+        precision: torch.dtype = torch.float32,
+    ) -> None:
+        if tokenizer.mask_token_id is None:
+            raise ModelError("the model that offers words must have a mask token; its tokenizer has none.")
+        self.model = model
+        model.train(False)
+        self.tokenizer = tokenizer
+        self.count = count
+        self.precision = precision
+        before, after = _special_tokens(tokenizer)
+        self.before, self.after = before, after
+        self.window = max_length - len(before) - len(after)
+        self.words = whole_words(tokenizer, model.config.vocab_size)
+        allowed = [word is not None for word in self.words]
+        self.forbidden_V = ~torch.tensor(allowed, device=model.device)
+        if sum(allowed) < count:
+            raise ModelError(f"the model's vocabulary has {sum(allowed)} whole words; {count} are needed.")
+
+    def __call__(self, questions: Sequence[Question]) -> list[tuple[str, ...]]:
+        """Candidates of each question, the most probable first, none of them the word itself."""
+        if not questions:
+            return []
+        inputs = self.mask(questions)
+        by_length = defaultdict(list)
+        for place, (ids, _) in enumerate(inputs):
+            by_length[-(-len(ids) // LENGTH_STEP) * LENGTH_STEP].append(place)
+        result: list[tuple[str, ...]] = [()] * len(questions)
+        for length, places in sorted(by_length.items(), reverse=True):
+            rows = rows_of(length)
+            for start in range(0, len(places), rows):
+                part = places[start : start + rows]
+                best_BK = self.most_probable([inputs[place] for place in part], length, rows)
+                for place, ids in zip(part, best_BK, strict=False):
+                    result[place] = self._others(questions[place].word, ids)
+        return result
+
+    def _others(self, word: str, ids: Sequence[int]) -> tuple[str, ...]:
+        words = dict.fromkeys(str(self.words[token]) for token in ids)
+        return tuple(other for other in words if other.casefold() != word.casefold())[: self.count]
+
+    def mask(self, questions: Sequence[Question]) -> list[tuple[list[int], int]]:
+        """Each text as token ids with one mask in place of the word's pieces, and where the mask is."""
+        texts = list(dict.fromkeys(question.text for question in questions))
+        encoded = self.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
+        found = {
+            text: (ids, np.asarray(offsets, dtype=np.int64).reshape(-1, 2))
+            for text, ids, offsets in zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True)
+        }
+        return [self._mask_one(*found[question.text], question.span) for question in questions]
+
+    def _mask_one(
+        self, ids: list[int], offsets: np.ndarray[Any, Any], span: tuple[int, int]
+    ) -> tuple[list[int], int]:
+        start, stop = pieces_of(offsets, span)
+        mask = self.tokenizer.mask_token_id
+        masked = [*ids[:start], mask, *ids[stop:]]
+        # Of a long text what stands around the word, as much before it as after it where there is.
+        left = max(0, min(start - self.window // 2, len(masked) - self.window))
+        masked = [*self.before, *masked[left : left + self.window], *self.after]
+        return masked, len(self.before) + start - left
+
+    def most_probable(
+        self, inputs: Sequence[tuple[list[int], int]], length: int, rows: int
+    ) -> list[list[int]]:
+        """Token ids of whole words at the masks, a few more than K."""
+        padding = self.tokenizer.pad_token_id
+        filled = [*inputs, *[inputs[-1]] * (rows - len(inputs))]
+        ids_BL = torch.tensor([ids + [padding] * (length - len(ids)) for ids, _ in filled])
+        mask_BL = torch.tensor([[1] * len(ids) + [0] * (length - len(ids)) for ids, _ in filled])
+        places_B = torch.tensor([place for _, place in filled])
+        device = self.model.device
+        logits_BV = self._logits(ids_BL.to(device), mask_BL.to(device), places_B.to(device))
+        logits_BV = logits_BV.masked_fill(self.forbidden_V, -torch.inf)
+        best: list[list[int]] = logits_BV.topk(self.count + _SPELLINGS, dim=-1).indices.tolist()
+        return best
+
+    def _logits(self, ids_BL: Tensor, mask_BL: Tensor, places_B: Tensor) -> Tensor:
+        """The model's logits at one place of each row: its head sees no other."""
+
+        def keep_places(_: Any, __: Any, output: Any) -> Any:
+            states_BLH = output[0]
+            rows = torch.arange(len(states_BLH), device=states_BLH.device)
+            output.last_hidden_state = states_BLH[rows, places_B][:, None]
+            return output
+
+        hook = self.model.base_model.register_forward_hook(keep_places)
+        enabled = self.precision != torch.float32
+        try:
+            with (
+                torch.inference_mode(),
+                torch.autocast(ids_BL.device.type, dtype=self.precision, enabled=enabled),
+            ):
+                output = self.model(input_ids=ids_BL, attention_mask=mask_BL)
+        finally:
+            hook.remove()
+        logits: Tensor = output.logits[:, 0].float()
+        return logits
+
+
+def rows_of(length: int) -> int:
+    """How many rows of a length go through the model together."""
+    return max(1, TOKENS_PER_PASS // length)
+
+
+def pieces_of(offsets: np.ndarray[Any, Any], span: tuple[int, int]) -> tuple[int, int]:
+    """The first and behind the last token of those that a span of characters touches."""
+    touched = np.flatnonzero((offsets[:, 0] < span[1]) & (offsets[:, 1] > span[0]))
+    if not len(touched):  # characters that the tokenizer drops
+        place = int(np.searchsorted(offsets[:, 0], span[0]))
+        return place, place
+    return int(touched[0]), int(touched[-1]) + 1
+
+
+def whole_words(tokenizer: PreTrainedTokenizerFast, size: int) -> list[str | None]:
+    """For each token id the word it is, where it is a whole one; pieces and special tokens are none."""
+    texts = [text.strip() for text in tokenizer.batch_decode([[token] for token in range(len(tokenizer))])]
+    special = set(tokenizer.all_special_ids)
+    again = tokenizer([f"a {text}" if is_word(text) else "a" for text in texts], add_special_tokens=False)
+    alone = tokenizer("a", add_special_tokens=False)["input_ids"]
+    words: list[str | None] = [None] * size
+    for token, (text, ids) in enumerate(zip(texts, again["input_ids"], strict=True)):
+        if token < size and token not in special and is_word(text) and ids == [*alone, token]:
+            words[token] = text
+    return words
+
+
+def _special_tokens(tokenizer: PreTrainedTokenizerFast) -> tuple[list[int], list[int]]:
+    """What stands before and after a single text."""
+    inner = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole = tokenizer("a")["input_ids"]
+    start = next(place for place in range(len(whole)) if whole[place : place + len(inner)] == inner)
+    return whole[:start], whole[start + len(inner) :]
+
+
+class Candidates:
+    """Algorithm 1's choice of where candidates come from.
+
+    Words of one piece are the masked language model's. Words of several are the vectors' where they know
+    the word, and the model's for one mask otherwise. Entities are others of their type.
+    """
+
+    def __init__(
+        self,
+        masked_words: MaskedWords,
+        vectors: Vectors | None,
+        entities: Mapping[str, Sequence[str]],
+    ) -> None:
+        self.masked_words = masked_words
+        self.vectors = vectors
+        self.entities = entities
+        # Of each distinct word once: its neighbours, and whether it has several pieces.
+        self._near: dict[str, tuple[str, ...]] = {}
+        self._has_pieces: dict[str, bool] = {}
+
+    def __call__(self, questions: Iterable[Question]) -> dict[Question, Sequence[str]]:
+        """Candidates by question."""
+        asked = list(dict.fromkeys(questions))
+        answers: dict[Question, Sequence[str]] = {
+            question: [name for name in self.entities[question.entity] if name != question.word]
+            for question in asked
+            if question.entity is not None
+        }
+        words = [question for question in asked if question.entity is None]
+        if self.vectors is not None:
+            self._look_up({question.word for question in words})
+            answers |= {
+                question: self._near[question.word] for question in words if question.word in self._near
+            }
+        rest = [question for question in words if question not in answers]
+        return answers | dict(zip(rest, self.masked_words(rest), strict=True))
+
+    def _look_up(self, words: set[str]) -> None:
+        """Find the neighbours of new words that have several pieces."""
+        new = sorted(words - set(self._has_pieces))
+        if not new or self.vectors is None:
+            return
+        # Behind another word, as most stand; a tokenizer may read the first word of a text otherwise.
+        pieces = self.masked_words.tokenizer([f"a {word}" for word in new], add_special_tokens=False)
+        self._has_pieces |= {word: len(ids) > 2 for word, ids in zip(new, pieces["input_ids"], strict=True)}
+        several = [word for word in new if self._has_pieces[word]]
+        self._near |= self.vectors.neighbours(several, self.masked_words.count)

@@ -1,0 +1,99 @@
+"""TinyBERT's Algorithm 1: pure, with all its randomness given to it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.augment.words import Span, match_case, put_words
+
+# V variants of a row, P places in it
+
+
+@dataclass(frozen=True)
+class Place:
+    """Something that may be replaced: a word, or a whole entity of a type."""
+
+    span: Span
+    entity: str | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """What may stand at a span of a text instead?"""
+
+    text: str
+    span: Span
+    entity: str | None = None
+
+    @property
+    def word(self) -> str:
+        return self.text[slice(*self.span)]
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A place of the original text and what stands there now."""
+
+    span: Span
+    old: str
+    new: str
+
+
+Variant = list[Replacement]
+
+
+def draw(seed: int, row: int, num_variants: int, num_places: int) -> NDArray[np.float64]:
+    """Two uniform numbers for every place of every variant, decided by the seed and the row alone.
+
+    The first says whether the place is replaced, the second by which candidate.
+
+    Returns:
+        An array VP2.
+    """
+    generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, row])))
+    return generator.random((num_variants, num_places, 2))
+
+
+def vary(
+    text: str,
+    places: Sequence[Place],
+    draws_P2: NDArray[np.float64],
+    *,
+    probability: float,
+    sequential: bool,
+) -> Generator[Question, Sequence[str], Variant]:
+    """One variant of a text, as TinyBERT's Algorithm 1 makes it (lines 3 to 15).
+
+    Asks for candidates as it goes, and only where they are needed: of a place that stays as it is the
+    algorithm makes no use of them. A place without candidates stays as it is too.
+
+    Args:
+        places: in the order of the text.
+        draws_P2: from `draw`.
+        probability: p_t.
+        sequential: each question shows the replacements before it, as the algorithm is written; otherwise
+            it shows the original text.
+    """
+    variant: Variant = []
+    shift = 0  # how much longer the text before a place has become
+    for place, (first, second) in zip(places, draws_P2, strict=True):
+        if first > probability:
+            continue
+        start, end = place.span
+        if sequential:
+            shown = put_words(text, [(one.span, one.new) for one in variant])
+            candidates = yield Question(shown, (start + shift, end + shift), place.entity)
+        else:
+            candidates = yield Question(text, place.span, place.entity)
+        if not candidates:
+            continue
+        old = text[start:end]
+        chosen = candidates[int(second * len(candidates))]
+        new = chosen if place.entity else match_case(chosen, old)
+        variant.append(Replacement(place.span, old, new))
+        shift += len(new) - len(old)
+    return variant

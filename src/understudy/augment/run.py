@@ -1,0 +1,160 @@
+"""Algorithm 1 over a whole training set: shard by shard, in process or on Ray Data.
+
+A shard is the variants of 512 rows. Which rows those are, and what becomes of them, is decided by the
+data, the settings and the seed, so that shards are the same whoever makes them, and in whatever order. A
+shard appears whole or not at all; one that is there is not made again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from understudy.augment.examples import Row, Side, change, sides_of
+from understudy.augment.replace import Question, Replacement, Variant, draw, vary
+from understudy.augment.settings import AugmentSettings
+from understudy.augment.words import load_stop_words
+from understudy.data.tasks import KindName
+from understudy.files import write_atomically
+
+ROWS_PER_SHARD = 512
+
+Ask = Callable[[Iterable[Question]], Mapping[Question, Sequence[str]]]
+"""Questions to their candidates."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A variant of a row, to be made: which side changes, and the random numbers that decide how."""
+
+    row: Row
+    number: int
+    side: Side
+    draws_P2: NDArray[np.float64]
+
+
+def augment_rows(
+    rows: Sequence[Row], kind: KindName, settings: AugmentSettings, seed: int, ask: Ask
+) -> tuple[list[dict[str, Any]], Counter[str]]:
+    """Each row, and behind it its variants that are new; and how many there were of what.
+
+    Args:
+        rows: checked ones, with their number in `row`, and labels by name.
+    """
+    planned = [plan_trials(row, kind, settings, seed) for row in rows]
+    trials = [trial for planned_row in planned for trial in planned_row]
+    variants = iter(make_variants(trials, settings, ask))
+    counts = Counter(rows=len(rows), tried=len(trials))
+    result: list[dict[str, Any]] = []
+    for row, trials in zip(rows, planned, strict=True):
+        result.append(_with_origin(row, seed))
+        seen = {_content(row)}
+        for trial, variant in zip(trials, variants, strict=False):
+            changed = change(row, trial.side, variant)
+            content = _content(changed)
+            if not variant:
+                counts["unchanged"] += 1
+            elif content in seen:
+                counts["duplicates"] += 1
+            else:
+                seen.add(content)
+                result.append(_with_origin(changed, seed, trial, variant))
+    counts["written"] = len(result)
+    return result, counts
+
+
+def plan_trials(row: Row, kind: KindName, settings: AugmentSettings, seed: int) -> list[Trial]:
+    """A row's N_a variants, which change its sides in turn; none where nothing can be changed."""
+    stop_words = load_stop_words(settings.stop_words)
+    sides = sides_of(row, kind, stop_words, swap_entities=settings.entities == "swap")
+    if not sides:
+        return []
+    draws_VP2 = draw(seed, row["row"], settings.variants, max(len(side.places) for side in sides))
+    turns = [sides[number % len(sides)] for number in range(settings.variants)]
+    return [
+        Trial(row, number, side, draws_VP2[number, : len(side.places)]) for number, side in enumerate(turns)
+    ]
+
+
+def make_variants(trials: Sequence[Trial], settings: AugmentSettings, ask: Ask) -> list[Variant]:
+    """The variants of all trials, made together so that questions are asked many at a time."""
+    sequential = settings.context == "sequential"
+    running = [
+        vary(
+            trial.side.text,
+            trial.side.places,
+            trial.draws_P2,
+            probability=settings.probability,
+            sequential=sequential,
+        )
+        for trial in trials
+    ]
+    variants: list[Variant] = [[] for _ in trials]
+    waiting: list[tuple[int, Question]] = []
+
+    def go_on(place: int, candidates: Sequence[str] | None) -> None:
+        try:
+            waiting.append((place, running[place].send(candidates)))  # type: ignore[arg-type]
+        except StopIteration as stop:
+            variants[place] = stop.value
+
+    answers: dict[Question, Sequence[str]] = {}
+    if not sequential:  # what will be asked is known beforehand
+        answers |= ask(_questions(trials, settings.probability))
+    for place in range(len(trials)):
+        go_on(place, None)
+    while waiting:
+        asked, waiting[:] = waiting[:], []
+        answers |= ask([question for _, question in asked if question not in answers])
+        for place, question in asked:
+            go_on(place, answers[question])
+    return variants
+
+
+def _questions(trials: Iterable[Trial], probability: float) -> list[Question]:
+    """What variants of original texts ask, each question once."""
+    return list(
+        dict.fromkeys(
+            Question(trial.side.text, place.span, place.entity)
+            for trial in trials
+            for place, (first, _) in zip(trial.side.places, trial.draws_P2, strict=True)
+            if first <= probability
+        )
+    )
+
+
+_NOT_CONTENT = ("row", "id")
+
+
+def _content(row: Row) -> str:
+    return repr([value for name, value in row.items() if name not in _NOT_CONTENT])
+
+
+def _with_origin(
+    row: Row, seed: int, trial: Trial | None = None, variant: Sequence[Replacement] = ()
+) -> dict[str, Any]:
+    """A row to be written: where it comes from, and what was replaced."""
+    content = {name: value for name, value in row.items() if name != "row"}
+    if trial is not None and "id" in content:
+        content["id"] = f"{content['id']}-{trial.number}"
+    return content | {
+        "source_row": row["row"],
+        "variant": trial.number if trial is not None else None,
+        "seed": seed,
+        "side": trial.side.name if trial is not None else None,
+        "replaced": [{"start": one.span[0], "old": one.old, "new": one.new} for one in variant],
+    }
+
+
+def write_shard(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
+    """A Parquet file of augmented rows, whole or not at all."""
+    table = pa.Table.from_pylist(list(rows), schema)
+    write_atomically(path, lambda temporary: pq.write_table(table, temporary))

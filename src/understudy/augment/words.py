@@ -1,0 +1,84 @@
+"""Which words of a text may be replaced, and the texts that replacing them gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import regex
+
+from understudy.errors import RecipeError
+
+Span = tuple[int, int]
+"""Where a word starts and ends in its text."""
+
+# A word with its apostrophes and hyphens: `don't` is one, and none that consists of letters alone.
+_WORD = regex.compile(r"[\p{L}\p{M}\p{N}_]+(?:['’\-][\p{L}\p{M}\p{N}_]+)*")
+_LETTERS = regex.compile(r"\p{L}[\p{L}\p{M}]+")
+
+
+def is_word(text: str) -> bool:
+    """Whether a text is one word of at least two letters.
+
+    >>> is_word("café"), is_word("B2B"), is_word("don't"), is_word("x")
+    (True, False, False, False)
+    """
+    return _LETTERS.fullmatch(text) is not None
+
+
+def find_words(text: str, stop_words: frozenset[str]) -> list[Span]:
+    """Where the words are that may be replaced: letters alone, and no stop words.
+
+    >>> find_words("The 2nd film isn't bad.", frozenset({"the"}))
+    [(8, 12), (19, 22)]
+    """
+    return [
+        match.span()
+        for match in _WORD.finditer(text)
+        if is_word(match.group()) and match.group().casefold() not in stop_words
+    ]
+
+
+def put_words(text: str, replacements: Sequence[tuple[Span, str]]) -> str:
+    """The text with other words at some places, in order; all else stays to the letter.
+
+    >>> put_words("a  good film", [((3, 7), "bad")])
+    'a  bad film'
+    """
+    parts, end = [], 0
+    for (start, stop), word in replacements:
+        parts += [text[end:start], word]
+        end = stop
+    return "".join([*parts, text[end:]])
+
+
+def match_case(candidate: str, word: str) -> str:
+    """A lower-case candidate written as the word it replaces is; one with capitals of its own stays.
+
+    >>> match_case("rome", "Paris"), match_case("rome", "PARIS"), match_case("NATO", "paris")
+    ('Rome', 'ROME', 'NATO')
+    """
+    if not candidate.islower():
+        return candidate
+    if word.isupper():
+        return candidate.upper()
+    return candidate[0].upper() + candidate[1:] if word[0].isupper() else candidate
+
+
+@cache
+def load_stop_words(name: str) -> frozenset[str]:
+    """`english`, `none`, or a file with a word a line."""
+    if name == "none":
+        return frozenset()
+    if name == "english":
+        text = resources.files("understudy.augment").joinpath("stop_words.txt").read_text("utf-8")
+    else:
+        try:
+            text = Path(name).expanduser().read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RecipeError(
+                f"augment.stop_words must be english, none or a text file; {name} cannot be read: {error}"
+            ) from None
+    return frozenset(text.casefold().split())
