@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runs import finish, record, settings_options
+from runs import RECORD, finish, settings_options
 
 RESULTS = Path(__file__).parent / "results" / "patient.json"
 TASKS, LAYERS, SEEDS = ("mrpc", "rte", "sst2"), (6, 3), (1, 2, 3)
@@ -49,6 +49,7 @@ def main() -> None:
     parser.add_argument("--output-dir", type=Path, default=Path("students"))
     parser.add_argument("--layers", nargs="+", type=int, choices=LAYERS, default=LAYERS)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    parser.add_argument("--seeds", nargs="+", type=int, choices=SEEDS, default=SEEDS)
     parser.add_argument("--grid", action="store_true")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
@@ -57,14 +58,15 @@ def main() -> None:
         print(json.dumps({way: learn(way, "mrpc", 3, 1, options)["scores"] for way in WAYS}))
         return
     if options.grid:
-        save({"grid": learn("grid", "mrpc", 3, 1, options)})
+        learn("grid", "mrpc", 3, 1, options)
+        collect(options)
         return
-    for seed in SEEDS:
+    for seed in options.seeds:
         for layers in options.layers:
             for task in TASKS:
                 for way in options.ways:
-                    save({f"{task}-{layers}l-{way}-{seed}": learn(way, task, layers, seed, options)})
-    results = json.loads(RESULTS.read_text())
+                    learn(way, task, layers, seed, options)
+    results = collect(options)
     for task in TASKS:
         for layers in LAYERS:
             for way in WAYS:
@@ -75,6 +77,19 @@ def main() -> None:
                     mean = statistics.mean(values)
                     print(f"{task:4} {layers} layers {way:11} mean {mean:.4f}  {shown}", file=sys.stderr)
     print(json.dumps(results))
+
+
+def collect(options: argparse.Namespace) -> dict[str, Any]:
+    """The records of all finished runs, whichever process made them."""
+    prefix = "patient-"
+    results = {
+        folder.name.removeprefix(prefix): json.loads((folder / RECORD).read_text())
+        for folder in sorted(options.output_dir.glob(f"{prefix}*"))
+        if (folder / RECORD).exists()
+    }
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    return results
 
 
 def learn(way: str, task: str, layers: int, seed: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -88,27 +103,34 @@ def learn(way: str, task: str, layers: int, seed: int, options: argparse.Namespa
         "student.num_hidden_layers": layers,
         "soft_labels.training": training,
         "soft_labels.search": {},
-        "soft_labels.alpha": 0.0 if way == "labels" else ALPHA,
-        "soft_labels.temperature": TEMPERATURE,
     }
+    if way != "grid":
+        settings |= {
+            "soft_labels.alpha": 0.0 if way == "labels" else ALPHA,
+            "soft_labels.temperature": TEMPERATURE,
+        }
     patient = way in ("pkd-skip", "pkd-last", "grid")
     if patient:
         settings |= {
             "patient.training": training,
             "patient.search": {},
             "patient.layer_map": "last" if way == "pkd-last" else "skip",
-            "patient.beta": BETA,
         }
     if way == "grid":
         settings |= GRID
     elif patient:
+        settings["patient.beta"] = BETA
         del settings["soft_labels.training"]  # soft labels alone are not trained
     output = options.output_dir / f"patient-{task}-{layers}l-{way}-{seed}"
     command = ["understudy", "distill", str(options.teachers / task)]
     command += ["--method", "patient" if patient else "soft-labels", "--data", str(options.assets / "glue")]
     command += settings_options(settings)
     command += ["--output-dir", str(output)]
-    result = finish(command, output)
+    return finish(command, output, describe)
+
+
+def describe(result: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of a run beside its scores."""
     last = list(result["stages"].values())[-1]
     found = {
         "teacher": {name: figure["value"] for name, figure in result["against"]["scores"]["dev"].items()},
@@ -118,16 +140,8 @@ def learn(way: str, task: str, layers: int, seed: int, options: argparse.Namespa
         "steps": last["steps"],
         "minutes": round(last["seconds"]["training"] / 60, 1),
     }
-    if way == "grid":
-        found["trials"] = {name: stage["trials"] for name, stage in result["stages"].items()}
-    return record(result, command) | found
-
-
-def save(entry: dict[str, Any]) -> None:
-    """Add to the results, beside what another process may have added meanwhile."""
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(dict(sorted((results | entry).items())), indent=2) + "\n")
+    trials = {name: stage["trials"] for name, stage in result["stages"].items() if len(stage["trials"]) > 1}
+    return found | ({"trials": trials} if trials else {})
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from runs import finish, record, settings_options
+from runs import finish, settings_options
 
 RESULTS = Path(__file__).parent / "results" / "race.json"
 METHODS = {
@@ -53,7 +53,7 @@ def main() -> None:
     command = ["understudy", "finetune", str(encoder), "--task", "race", "--data", str(folder / "data")]
     command += settings_options({**common, "training": training})
     command += ["--output-dir", str(folder / "teacher")]
-    results = {"teacher": record(finish(command, folder / "teacher"), command)}
+    results = {"teacher": finish(command, folder / "teacher")}
     for method, stages in METHODS.items():
         settings: dict[str, Any] = {
             **common,
@@ -69,7 +69,7 @@ def main() -> None:
         command = ["understudy", "distill", str(folder / "teacher"), "--method", method, "--task", "race"]
         command += ["--data", str(folder / "data"), *settings_options(settings)]
         command += ["--output-dir", str(folder / method)]
-        results[method] = record(finish(command, folder / method), command)
+        results[method] = finish(command, folder / method)
     if not options.quick:
         RESULTS.write_text(json.dumps(results, indent=2) + "\n")
     print(json.dumps({name: run["scores"]["accuracy"] for name, run in results.items()}))

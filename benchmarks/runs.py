@@ -7,18 +7,37 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+RECORD = "record.json"
 
-def finish(command: list[str], output: Path) -> dict[str, Any]:
-    """The result of a command that writes to `output`; one that is finished is not run again."""
-    if not (output / "result.json").exists():
-        print(shlex.join(command), file=sys.stderr)
-        # Not --overwrite: a run that was interrupted continues.
-        subprocess.run([*command, "--json"], check=True, stdout=subprocess.DEVNULL)
-    return json.loads((output / "result.json").read_text())
+
+def finish(
+    command: list[str],
+    output: Path,
+    describe: Callable[[dict[str, Any]], dict[str, Any]] = lambda _: {},
+) -> dict[str, Any]:
+    """The record of a command that writes to `output`. One that is finished is not run again.
+
+    Args:
+        describe: result.json to what is kept of it beside the scores.
+    """
+    saved = output / RECORD
+    if saved.exists():
+        found: dict[str, Any] = json.loads(saved.read_text())
+        if found["command"] != shlex.join(command):
+            raise SystemExit(f"{output} was made by another command: {found['command']}")
+        return found
+    print(shlex.join(command), file=sys.stderr)
+    # Not --overwrite: a run that was interrupted continues.
+    subprocess.run([*command, "--json"], check=True, stdout=subprocess.DEVNULL)
+    result = json.loads((output / "result.json").read_text())
+    made = record(result, command) | describe(result)
+    saved.write_text(json.dumps(made, indent=2) + "\n")
+    return made
 
 
 def settings_options(settings: dict[str, Any]) -> list[str]:

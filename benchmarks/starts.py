@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runs import finish, record, settings_options
+from runs import finish, settings_options
 
 RESULTS = Path(__file__).parent / "results" / "starts.json"
 TASKS, SEEDS, STARTS = ("mrpc", "cola", "stsb"), (1, 2, 3), ("random", "cut")
@@ -76,8 +76,12 @@ def learn(task: str, start: str, seed: int, options: argparse.Namespace) -> dict
     command += ["--data", str(options.assets / "glue")]
     command += settings_options(settings)
     command += ["--output-dir", str(output)]
-    result = finish(command, output)
-    return record(result, command) | {
+    return finish(command, output, describe)
+
+
+def describe(result: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of a run beside its scores."""
+    return {
         "teacher": {name: figure["value"] for name, figure in result["against"]["scores"]["dev"].items()},
         "difference": result["difference"]["dev"],
         "steps": {name: stage["steps"] for name, stage in result["stages"].items()},

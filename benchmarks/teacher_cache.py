@@ -1,8 +1,8 @@
 """What does a grid cost with the teacher's answers on disk, and what with the teacher asked in every step?
 
 Patient KD's grid on MRPC rows with the real teacher and a student of three layers: each trial is trained
-twice in turns, once from the cache and once with the teacher's forward pass in the step, which is how the
-published code has it. The pass that fills the cache counts as part of the grid.
+twice in turns, once from the cache and once with the teacher's forward pass in the step, its weights
+rounded once as our intermediate stage has them. The pass that fills the cache counts as part of the grid.
 
     python benchmarks/teacher_cache.py --teacher teachers/mrpc --assets ../shared/assets
 
@@ -56,7 +56,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from understudy.data.encode import Collator
     from understudy.models.layer_map import layer_map
     from understudy.models.student import load_student
-    from understudy.models.teacher import load_teacher
+    from understudy.models.teacher import cast_linears, load_teacher
     from understudy.recipe.load import load_recipe
     from understudy.stages.result import hash_model
     from understudy.stages.teacher_cache import add_teacher_answers
@@ -119,6 +119,8 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         )
         for kind in ("predictions", "states")
     }
+
+    cast_linears(teacher, torch.bfloat16)
 
     def train(values: Mapping[str, float], *, cached: bool) -> float:
         set_seed(1)

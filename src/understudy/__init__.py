@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from understudy.recipe.load import load_recipe
     from understudy.recipe.recipe import Recipe
+    from understudy.stages.augment import augment
     from understudy.stages.distill import distill
     from understudy.stages.evaluate import evaluate
     from understudy.stages.finetune import finetune
 
 __version__ = version("understudy")
-__all__ = ["Recipe", "distill", "evaluate", "finetune", "load_recipe"]
+__all__ = ["Recipe", "augment", "distill", "evaluate", "finetune", "load_recipe"]
 
 # Loaded on first use: importing understudy must not import torch.
 _HOMES = {
     "Recipe": "understudy.recipe.recipe",
+    "augment": "understudy.stages.augment",
     "distill": "understudy.stages.distill",
     "evaluate": "understudy.stages.evaluate",
     "finetune": "understudy.stages.finetune",

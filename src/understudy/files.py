@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,9 +21,12 @@ def write_atomically(path: Path, content: str | Callable[[Path], object]) -> Non
     Args:
         content: text, or what writes to the path it is given.
     """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.writing")
-    if isinstance(content, str):
-        temporary.write_text(content, "utf-8")
-    else:
-        content(temporary)
-    os.replace(temporary, path)
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.writing")
+    try:
+        if isinstance(content, str):
+            temporary.write_text(content, "utf-8")
+        else:
+            content(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

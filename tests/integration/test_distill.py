@@ -368,6 +368,28 @@ def test_the_whole_grid_asks_the_teacher_once_for_each_row(
     assert (len(stages["soft-labels"]["trials"]), len(stages["patient"]["trials"])) == (4, 4)
 
 
+def test_patience_weighs_as_soft_labels_did_best(teacher: Path, tmp_path: Path) -> None:
+    """The loss that is trained is (1 − α) L_CE + α L_DS + β L_PT, with the α and T that were chosen."""
+    settings = method_settings(("soft_labels", "patient"), max_steps=3, logging_steps=1) | {
+        "student.num_hidden_layers": 2,
+        "soft_labels.search": {"alpha": [0.2], "temperature": [3.0]},
+        "patient.beta": 40,
+    }
+    result = understudy.distill(teacher, method="patient", output_dir=tmp_path / "out", settings=settings)
+    for stage, beta in (("soft-labels", 0), ("patient", 40)):
+        losses = result.content["stages"][stage]["losses"]
+        for when in ("first", "last"):
+            parts = {name: figure[when] for name, figure in losses.items()}
+            expected = 0.8 * parts["labels"] + 0.2 * parts["soft_labels"] + beta * parts.get("patient_1", 0)
+            assert parts["loss"] == pytest.approx(expected, rel=1e-4)
+    # At the start both stages have the same student: the same T gives the same soft labels.
+    first = [
+        result.content["stages"][stage]["losses"]["soft_labels"]["first"]
+        for stage in ("soft-labels", "patient")
+    ]
+    assert first[0] == pytest.approx(first[1])
+
+
 def test_two_processes_share_what_a_teacher_said(teacher: Path, tmp_path: Path) -> None:
     """Both start at once with nothing there; neither disturbs the other, and a third finds it whole."""
     settings = method_settings(("soft_labels", "patient"), max_steps=3) | {"student.num_hidden_layers": 2}
@@ -426,7 +448,7 @@ def test_a_trial_that_diverges_is_left_out(teacher: Path, tmp_path: Path) -> Non
     result = understudy.distill(teacher, student="1l-16d", output_dir=tmp_path / "out", settings=settings)
     best, worst = result.content["stages"]["prediction"]["trials"]
     assert best["values"] == {"learning_rate": 5e-3}
-    assert worst["score"] == -float("inf")
+    assert worst["score"] is None
 
 
 def test_a_seed_decides_everything(teacher: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from understudy.cli.augment import augment_command
 from understudy.cli.distill import distill_command
 from understudy.cli.evaluate import evaluate_command
 from understudy.cli.finetune import finetune_command
@@ -21,6 +22,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("finetune")(finetune_command)
+app.command("augment")(augment_command)
 app.command("distill")(distill_command)
 app.command("evaluate")(evaluate_command)
 app.command("recipes")(recipes_command)

@@ -102,6 +102,19 @@ def print_scores(result: StageResult) -> None:
         console.print(f"Everything is in {result.output_dir}")
 
 
+def print_augmented(result: StageResult) -> None:
+    """How many variants there are, and how many were dropped."""
+    counts, console = result.content["augmented"], Console(stderr=True, highlight=False)
+    console.print(
+        f"{counts['rows']:,} rows became {counts['written']:,} in {result.content['seconds'] / 60:.1f} "
+        f"minutes: {counts['tried']:,} variants were tried, {counts.get('duplicates', 0):,} were there "
+        f"already, {counts.get('unchanged', 0):,} changed nothing"
+    )
+    console.print(
+        f"Everything is in {result.output_dir}; distil with --set data.augmented={result.output_dir}"
+    )
+
+
 def _print_distillation(console: Console, content: dict[str, Any]) -> None:
     """What the student learnt, what it weighs, and how long it took."""
     stages = content["stages"]

@@ -32,6 +32,8 @@ class DataSettings(BaseModel):
     train: str | None = None
     dev: str | None = None
     test: str | None = None
+    augmented: str | None = None
+    """A folder that `understudy augment` wrote from this training set, read in its place."""
     columns: dict[str, str | int] = {}
     """Our field to the file's column, e.g. `{text: review}`; numbers for a file without a header."""
     labels: Annotated[list[LabelName], Field(min_length=2)] | None = None

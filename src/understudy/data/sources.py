@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import datasets
+import pyarrow.parquet as pq
 from datasets import ClassLabel, List
 
 from understudy.data.columns import guess_columns
@@ -88,6 +91,8 @@ def check_settings(task: Task, settings: DataSettings) -> None:
 
 def find_source(task: Task, settings: DataSettings, split: str) -> Source:
     """Where a split's rows come from: a file of the user, a folder in the task's layout, or the hub."""
+    if split == "train" and settings.augmented is not None:
+        return _augmented_source(task, Path(settings.augmented).expanduser())
     if settings.source is None:
         path = getattr(settings, split, None) if split in SPLITS else None
         if path is None:
@@ -152,6 +157,28 @@ def _file_source(
         refuse_if_bad(report)
     named, guessed = guess_columns(task.kind, columns, list(first or ()), str(path))
     return Source(str(path), _hash_path(path), rows, named, None, guessed)
+
+
+def _augmented_source(task: Task, folder: Path) -> Source:
+    """The rows that `understudy augment` wrote, whose columns have our names."""
+    result = folder / "result.json"
+    if not result.is_file():
+        raise DataError(
+            f"data.augmented must be a folder that understudy augment has finished; {folder} has no "
+            "result.json."
+        )
+    content = json.loads(result.read_text("utf-8"))
+    if content.get("task") != task.name:
+        raise DataError(f"data.augmented: {folder} was made for {content.get('task')}, and not {task.name}.")
+    files = [folder / "rows" / name for name in content["files"]]
+    kind = KINDS[task.kind]
+    found = set(pq.read_schema(files[0]).names)
+    columns = {name: name for name in kind.required + kind.optional if name in found}
+
+    def rows() -> Iterator[RawRow]:
+        return itertools.chain.from_iterable(read_file(file) for file in files)
+
+    return Source(str(folder), hash_file(result), rows, columns, None)
 
 
 def _folder_source(task: Task, settings: DataSettings, folder: Path, split: str) -> Source:

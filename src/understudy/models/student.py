@@ -191,6 +191,7 @@ def _shape_sizes(shape: str | None, teacher_config: Any) -> dict[str, int]:
     return {
         "num_hidden_layers": int(free[1]),
         "hidden_size": int(free[2]),
+        "intermediate_size": 4 * int(free[2]),
         "num_attention_heads": teacher_config.num_attention_heads,
     }
 

@@ -1,7 +1,7 @@
 """Patient KD's objectives (section 3), one loss per example.
 
 L_PKD = (1 − α) L_CE + α L_DS + β L_PT; without its last term it is L_KD, plain soft labels. The sum is
-`compose.weighted_sum` with weights 1 − α, α and β.
+`compose.weighted_sum` with the weights of `mix_weights`.
 
 The teacher's tensors never receive a gradient.
 """
@@ -13,6 +13,19 @@ from torch import Tensor, nn
 from understudy.objectives.tinybert import prediction_loss
 
 # B batch, C classes, H hidden size
+
+
+def mix_weights(alpha: float, beta: float = 0.0, num_layers: int = 0) -> dict[str, float]:
+    """Patient KD: the weights of L_KD, and with layers to be patient with of L_PKD, by term.
+
+    L_PT is the mean over layers, as in the authors' code, whose grid of β it goes with; the paper's is
+    their sum.
+
+    >>> mix_weights(0.2, 10.0, num_layers=2)
+    {'labels': 0.8, 'soft_labels': 0.2, 'patient': 5.0}
+    """
+    weights = {"labels": 1.0 - alpha, "soft_labels": alpha}
+    return weights | ({"patient": beta / num_layers} if num_layers else {})
 
 
 def soft_label_loss(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -38,6 +38,9 @@ class TrialSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    searchable: ClassVar[tuple[str, ...]] = ()
+    """Keys of its own that a search may try; the others decide what a trial reads, and not how it learns."""
+
     training: dict[str, Any] = {}
     """transformers' TrainingArguments by its own names."""
     search: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
@@ -55,11 +58,15 @@ class TrialSettings(BaseModel):
 class PredictionSettings(TrialSettings):
     """TinyBERT's prediction layer distillation: Eq. 10."""
 
+    searchable = ("temperature",)
+
     temperature: Positive = 1.0
 
 
 class SoftLabelSettings(TrialSettings):
     """Patient KD's L_KD = (1 − α) L_CE + α L_DS."""
+
+    searchable = ("alpha", "temperature", "squared")
 
     alpha: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
     temperature: Positive = 10.0
@@ -72,6 +79,8 @@ class SoftLabelSettings(TrialSettings):
 
 class PatientSettings(TrialSettings):
     """Patient KD's L_PT on the first token's states, beside `soft_labels`."""
+
+    searchable = ("beta", "normalized")
 
     layer_map: MapName | list[int] = "skip"
     beta: Weight = 100.0

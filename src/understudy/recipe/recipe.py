@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from understudy.augmentation.settings import AugmentSettings
 from understudy.data.settings import DataSettings
 from understudy.data.tasks import Task, get_task
 from understudy.errors import RecipeError
@@ -59,6 +60,8 @@ class Recipe(BaseModel):
     prediction: PredictionSettings | None = None
     soft_labels: SoftLabelSettings | None = None
     patient: PatientSettings | None = None
+    augment: AugmentSettings | None = None
+    """How the training set is augmented; read by `understudy augment`."""
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], *, origin: str = "recipe") -> Recipe:
@@ -116,6 +119,7 @@ _BLOCKS: Mapping[str, type[BaseModel]] = {
     "prediction": PredictionSettings,
     "soft_labels": SoftLabelSettings,
     "patient": PatientSettings,
+    "augment": AugmentSettings,
 }
 STAGES = ("intermediate", "prediction", "soft_labels", "patient")
 # The keys that a method reads beside those of every recipe; None is fine-tuning.
@@ -172,7 +176,12 @@ def _check_block(name: str, block: Any) -> Any:
 
 def _check_choice(name: str, block: Any, key: str, value: Any) -> Any:
     """A value to be tried, in its proper type."""
-    if key in type(block).model_fields and key not in ("training", "search"):
+    if key in type(block).model_fields:
+        if key not in type(block).searchable:
+            raise RecipeError(
+                f"{name}.search.{key} cannot be searched; of this block's keys "
+                f"{', '.join(type(block).searchable)} can. Run the command once for each {key}."
+            )
         try:
             return getattr(block.choose({key: value}), key)
         except ValidationError as error:
@@ -188,8 +197,10 @@ def _refuse_without_effect(recipe: Recipe) -> None:
     """A key that the method never reads is a mistake, not a wish to pass over."""
     if recipe.task_row.kind == "regression":
         for name in ("prediction", "soft_labels"):
-            if "temperature" in _given(getattr(recipe, name) or PredictionSettings()):
-                raise RecipeError(f"{name}.temperature has no effect on numbers: there are no classes.")
+            block = getattr(recipe, name) or PredictionSettings()
+            idle = sorted({"temperature", "squared"} & {*_given(block), *block.search})
+            if idle:
+                raise RecipeError(f"{name}.{idle[0]} has no effect on numbers: there are no classes.")
     if recipe.soft_labels is not None and recipe.soft_labels.predictions is not None:
         _check_predictions(recipe)
     known = {key for keys in _KEYS.values() for key in keys}

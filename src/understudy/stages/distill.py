@@ -13,7 +13,7 @@ from understudy.evaluation.compare import compare
 from understudy.evaluation.score import score_model
 from understudy.files import hash_file
 from understudy.models.pretrained import load_model
-from understudy.models.student import check_start, parse_student
+from understudy.models.student import SIZES, check_start, parse_student
 from understudy.recipe.distillation import Method
 from understudy.recipe.load import build_recipe, load_recipe, what_is_given
 from understudy.recipe.recipe import Recipe
@@ -26,6 +26,7 @@ from understudy.stages.result import (
     check_output,
     data_content,
     hash_model,
+    refuse_augment,
     resolve_paths,
     saved_recipe,
     score_content,
@@ -59,8 +60,8 @@ def distill(
 
     Args:
         teacher: a folder or a hub name; one that `finetune` wrote knows its task and data.
-        student: a shape (`tinybert-4l-312d`, `6l-384d`), or a saved encoder to start from; the
-            recipe's where not given.
+        student: a shape (`tinybert-4l-312d`, `6l-384d`), started as the recipe says, or a saved encoder
+            to start from; the recipe's where not given.
         method: `tinybert`, intermediate layers and then predictions; `soft-labels`, labels and the
             teacher's predictions; `patient`, these and the first token's states.
         predictions: a Parquet file of what any model said about the training rows, in place of a teacher,
@@ -110,7 +111,12 @@ def distill_recipe(
     teacher = student_inside(teacher) if teacher is not None else None
     given = what_is_given({"teacher": teacher, "data.source": data, "soft_labels.predictions": predictions})
     if student is not None:
-        given["student"] = parse_student(student)  # in place of the recipe's whole block
+        start = parse_student(student)
+        if "shape" in start:  # other sizes; how the recipe starts a student stays
+            given |= dict.fromkeys(f"student.{name}" for name in ("model", *SIZES))
+            given["student.shape"] = start["shape"]
+        else:
+            given["student"] = start  # in place of the recipe's whole block
     saved = saved_recipe(teacher) if teacher is not None else None
     known = load_recipe(saved) if saved is not None else None
     if known is not None and task is None and recipe is None:
@@ -140,6 +146,7 @@ def distill_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
             "soft-labels, soft_labels.predictions: a file of predictions."
         )
     check_start(recipe.student)
+    refuse_augment(recipe)
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
     check_output(output_dir, recipe, overwrite=overwrite)
     arguments = build_arguments({"seed": recipe.seed, **main_block(recipe).training}, output_dir)
@@ -148,7 +155,7 @@ def distill_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
     hashes = dict(prepared.data.hashes)
     if recipe.teacher is not None:
         hashes["teacher"] = hash_model(recipe.teacher)
-    elif predictions is not None and Path(predictions).is_file():
+    elif predictions is not None and Path(predictions).is_file():  # another is refused in a moment
         hashes["predictions"] = hash_file(Path(predictions))
     for name in (recipe.student.model, recipe.student.source):
         if name is not None:

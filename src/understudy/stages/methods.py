@@ -20,6 +20,7 @@ from understudy.models.pretrained import check_max_length, load_config
 from understudy.models.projections import Projections
 from understudy.models.student import base_config
 from understudy.models.teacher import load_teacher
+from understudy.objectives.patient import mix_weights
 from understudy.recipe.distillation import (
     IntermediateSettings,
     PatientSettings,
@@ -136,7 +137,7 @@ def _soft_labels(run: Run, *, layers: tuple[int, ...] = ()) -> str:
         train,
         lambda chosen: (
             patient_terms(kind, temperature=chosen.temperature, squared=chosen.squared),
-            _weights(chosen),
+            mix_weights(chosen.alpha),
         ),
     )
     train_trials(run.recipe, lesson, run.prepared, run.output_dir / SOFT_LABELS, start=None)
@@ -167,8 +168,7 @@ def _patient(run: Run) -> str:
                 student_layers=student_layers,
                 normalized=chosen.normalized,
             ),
-            # The mean over layers, as in the authors' code, whose grid of β it is.
-            {**_weights(soft), "patient": chosen.beta / len(student_layers)},
+            mix_weights(soft.alpha, chosen.beta, len(student_layers)),
         ),
         wrap=_patient_wrap(run, settings),
         state_size=load_config(run.teacher).hidden_size,
@@ -182,10 +182,6 @@ _METHODS: Mapping[str, Callable[[Run], str]] = {
     "soft-labels": _soft_labels,
     "patient": _patient,
 }
-
-
-def _weights(settings: SoftLabelSettings) -> dict[str, float]:
-    return {"labels": 1.0 - settings.alpha, "soft_labels": settings.alpha}
 
 
 def _with_answers(run: Run, settings: TrialSettings, layers: tuple[int, ...] = ()) -> Dataset:

@@ -60,6 +60,8 @@ def add_predictions(encoded: Dataset, kind: KindName, labels: Sequence[str] | No
 
 def _read(file: Path, kind: KindName) -> tuple[NDArray[np.int64], list[NDArray[np.float32]]]:
     """Row numbers and logits as they stand in the file."""
+    if not file.is_file():
+        raise DataError(f"soft_labels.predictions must be a Parquet file; {file} is none.")
     try:
         table = pq.read_table(file)
     except (OSError, pa.ArrowInvalid) as error:
@@ -73,20 +75,27 @@ def _read(file: Path, kind: KindName) -> tuple[NDArray[np.int64], list[NDArray[n
         )
     for column in ("row", name):
         if table[column].null_count:
-            raise DataError(f"{file}: {column} is empty in {table[column].null_count:,} rows.")
+            raise DataError(
+                f"{file}: {column} is empty in {table[column].null_count:,} rows. Fill them in, or leave the "
+                "rows out here and in the training file."
+            )
     if not pa.types.is_integer(table["row"].type):
         raise DataError(f"{file}: row must be whole numbers, got {table['row'].type}.")
     numbers = table["row"].to_numpy().astype(np.int64)
     if name == "score":
         return numbers, list(_floats(file, name, table[name])[:, None])
-    if not pa.types.is_list(table[name].type) and not pa.types.is_large_list(table[name].type):
-        raise DataError(f"{file}: {name} must be lists of numbers, got {table[name].type}.")
-    lists = table[name].combine_chunks()
+    try:
+        lists = table[name].cast(pa.list_(pa.float64())).combine_chunks()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise DataError(f"{file}: {name} must be lists of numbers, got {table[name].type}.") from None
+    sizes = lists.value_lengths().to_numpy()
     flat = _floats(file, name, lists.flatten())
+    if not sizes.all():
+        raise DataError(f"{file}: {name} has an empty list at place {int(np.argmin(sizes))}.")
     if name == "probabilities":
-        flat = np.log(np.maximum(_check_probabilities(file, flat, lists), SMALLEST))
-    ends = np.cumsum(lists.value_lengths().to_numpy())
-    return numbers, np.split(flat.astype(np.float32), ends[:-1])
+        _check_probabilities(file, flat, sizes)
+        flat = np.log(np.maximum(flat, SMALLEST))
+    return numbers, np.split(flat.astype(np.float32), np.cumsum(sizes)[:-1])
 
 
 def _floats(file: Path, name: str, column: pa.Array) -> NDArray[np.float64]:
@@ -99,16 +108,16 @@ def _floats(file: Path, name: str, column: pa.Array) -> NDArray[np.float64]:
     return values
 
 
-def _check_probabilities(file: Path, flat: NDArray[np.float64], lists: pa.Array) -> NDArray[np.float64]:
-    starts = np.concatenate([[0], np.cumsum(lists.value_lengths().to_numpy())[:-1]])
-    sums = np.add.reduceat(flat, starts) if len(flat) else flat
-    bad = np.abs(sums - 1) > 0.01
-    if (flat < 0).any() or bad.any():
+def _check_probabilities(file: Path, flat: NDArray[np.float64], sizes: NDArray[np.int64]) -> None:
+    starts = np.cumsum(sizes) - sizes
+    if not len(starts):
+        return
+    bad = (np.abs(np.add.reduceat(flat, starts) - 1) > 0.01) | (np.minimum.reduceat(flat, starts) < 0)
+    if bad.any():
         raise DataError(
             f"{file}: probabilities must be at least 0 and sum to 1; {int(bad.sum()):,} rows do not, e.g. "
             f"the one at place {int(np.argmax(bad))}. If they are logits or scores, call the column logits."
         )
-    return flat
 
 
 def _check_rows(file: Path, numbers: NDArray[np.int64]) -> None:

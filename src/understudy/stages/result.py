@@ -17,7 +17,7 @@ from transformers.utils.hub import cached_file, extract_commit_hash
 
 from understudy.data.labels import fold
 from understudy.data.load import TaskData
-from understudy.errors import ModelError, OutputError
+from understudy.errors import ModelError, OutputError, RecipeError
 from understudy.evaluation.score import Score
 from understudy.files import hash_file, write_atomically
 from understudy.recipe.recipe import Recipe
@@ -28,6 +28,7 @@ RESULT = "result.json"
 TRAINING_FOLDER = "training"  # checkpoints and tracker logs, beside the model
 RECIPE = "recipe.yaml"
 STUDENT = "student"  # the model that a distillation leaves
+AUGMENTED_ROWS = "rows"
 # And its stages.
 INTERMEDIATE, PREDICTION, SOFT_LABELS, PATIENT = "intermediate", "prediction", "soft-labels", "patient"
 STAGES = (INTERMEDIATE, PREDICTION, SOFT_LABELS, PATIENT)
@@ -103,7 +104,9 @@ def start_output(output_dir: Path, recipe: Recipe, hashes: Mapping[str, str], *,
 
 def write_result(output_dir: Path, content: Mapping[str, Any]) -> None:
     """result.json: its presence says that the stage is finished."""
-    write_atomically(output_dir / RESULT, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(
+        output_dir / RESULT, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    )
 
 
 def score_content(scores: Mapping[str, Score]) -> dict[str, Any]:
@@ -154,6 +157,14 @@ def hash_model(model: str) -> str:
     return digest.hexdigest()
 
 
+def refuse_augment(recipe: Recipe) -> None:
+    """A stage that trains does not augment."""
+    if recipe.augment is not None:
+        raise RecipeError(
+            "augment has no effect here. Run understudy augment first, and give its folder as data.augmented."
+        )
+
+
 def resolve_paths(recipe: Recipe) -> Recipe:
     """Paths made absolute, so that a saved recipe works from any folder; hub names stay."""
 
@@ -161,7 +172,8 @@ def resolve_paths(recipe: Recipe) -> Recipe:
         path = Path(value).expanduser() if value is not None else None
         return str(path.resolve()) if path is not None and path.exists() else value
 
-    places = {name: absolute(getattr(recipe.data, name)) for name in ("source", "train", "dev", "test")}
+    names = ("source", "train", "dev", "test", "augmented")
+    places = {name: absolute(getattr(recipe.data, name)) for name in names}
     return recipe.model_copy(
         update={
             "model": absolute(recipe.model),
@@ -170,6 +182,13 @@ def resolve_paths(recipe: Recipe) -> Recipe:
                 update={
                     "model": absolute(recipe.student.model),
                     "source": absolute(recipe.student.source),
+                }
+            ),
+            "augment": recipe.augment
+            and recipe.augment.model_copy(
+                update={
+                    name: absolute(getattr(recipe.augment, name))
+                    for name in ("model", "vectors", "vector_words")
                 }
             ),
             "soft_labels": recipe.soft_labels

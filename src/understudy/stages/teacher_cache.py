@@ -165,7 +165,10 @@ def _fill(
                 states[index] = values.tobytes()
         bar.update(len(chosen))
     table = pa.table({"row": pa.array(rows["row"][:], pa.int64()), **_float32(predictions)})
-    _write(shard.predictions, lambda path: pq.write_table(table, path))
+    # What is whole stays as it is: an unfinished run may have learnt from it, and another machine rounds
+    # otherwise.
+    if not _is_whole(shard.predictions):
+        _write(shard.predictions, lambda path: pq.write_table(table, path))
     if shard.states is not None:
         column = pa.table({TEACHER_STATES: pa.array(states, pa.binary())})
         _write(shard.states, lambda path: _write_arrow(column, path))

@@ -104,7 +104,11 @@ def train_trials(
         _copy(best / name, output_dir / name)
     content = json.loads((best / RESULT).read_text("utf-8")) | {
         "stage": output_dir.name,
-        "trials": [{"values": trial.values, "score": trial.score} for trial in trials],
+        # No score where the loss stopped being a number.
+        "trials": [
+            {"values": trial.values, "score": trial.score if math.isfinite(trial.score) else None}
+            for trial in trials
+        ],
     }
     write_result(output_dir, content)
     shutil.rmtree(output_dir / TRIALS)

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedModel
 
 from understudy.errors import ModelError, RecipeError
+from understudy.models.cut import FAMILIES as CUT_FAMILIES
 from understudy.models.cut import _largest, choose_layers, cut_weights, measure_activations
 
 COMMON: dict[str, Any] = {
@@ -100,7 +101,7 @@ def test_spaced_layers_come_from_where_they_should(family: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_channels_that_do_nothing_can_be_cut_without_a_trace(family: str) -> None:
-    """Neurons and dimensions of heads that are zero are the first to go, and nothing changes."""
+    """Neurons that are zero are the first to go, and nothing changes."""
     source = make(family, num_hidden_layers=3)
     part = {"bert": "intermediate.dense", "distilbert": "ffn.lin1"}
     up = part.get(family, "intermediate.dense")
@@ -126,6 +127,31 @@ def test_dimensions_of_heads_that_do_nothing_leave_the_scores_as_they_were() -> 
     kept = student.bert.encoder.layer[0].attention.self.query.bias.view(3, 6) / (6 / 8) ** 0.5
     whole = source.bert.encoder.layer[0].attention.self.query.bias.view(3, 8)
     assert torch.allclose(kept, whole[:, [0, 2, 3, 5, 6, 7]])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_values_and_their_output_keep_the_same_dimensions(family: str) -> None:
+    """Dimensions of values that are zero go first, and with them the columns of the output they fed."""
+    source = make(family, num_hidden_layers=2)
+    names = CUT_FAMILIES[source.config.model_type]
+    num_heads = source.config.num_attention_heads
+    head_size = source.config.hidden_size // num_heads
+    dead = [1, head_size - 1]
+    with torch.no_grad():
+        for name, value in source.base_model.named_parameters():
+            if f".{names.value}." in f".{name}":
+                value.view(num_heads, head_size, -1)[:, dead] = 0.0
+    width = num_heads * (head_size - len(dead))
+    student = make(family, num_hidden_layers=2, hidden_size=width)
+    channels = cut_weights(student, source, (1, 2), sample)
+    alive = [place for place in range(head_size) if place not in dead]
+    kept = torch.cat([torch.tensor(alive) + head * head_size for head in range(num_heads)])
+    cut, whole = student.base_model.state_dict(), source.base_model.state_dict()
+    for name in whole:
+        if name.endswith(f".{names.value}.weight"):
+            assert torch.equal(cut[name], whole[name][kept][:, channels])
+        if name.endswith(f".{names.output}.weight"):
+            assert torch.equal(cut[name], whole[name][channels][:, kept])
 
 
 def test_hidden_channels_are_those_with_the_largest_mean() -> None:

@@ -24,6 +24,10 @@ from understudy.models.layer_map import layer_map
         ("last", 6, 12, (7, 8, 9, 10, 11)),
         ("last", 3, 12, (10, 11)),
         ("last", 6, 24, (19, 20, 21, 22, 23)),
+        ("skip", 5, 12, (2, 5, 7, 10)),  # m·N/M, half a layer upwards
+        ("skip", 4, 7, (2, 4, 5)),
+        ("last", 5, 12, (8, 9, 10, 11)),
+        ("last", 4, 7, (4, 5, 6)),
         ([1, 1, 12], 4, 12, (1, 1, 12)),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from understudy.objectives.compose import weighted_sum
-from understudy.objectives.patient import label_loss, patient_loss, soft_label_loss
+from understudy.objectives.patient import label_loss, mix_weights, patient_loss, soft_label_loss
 
 
 def test_soft_labels_by_hand() -> None:
@@ -34,15 +34,16 @@ def test_patience_by_hand() -> None:
 
 
 def test_the_whole_by_hand() -> None:
-    # α 0.5, β 10: 0.5 · L_CE + 0.5 · L_DS + 10 · (L_PT of two layers)
+    # α 0.2, β 10: 0.8 · L_CE + 0.2 · L_DS + 10 · (the mean of L_PT over two layers)
     terms = {
         "labels": torch.tensor([2.0]),
         "soft_labels": torch.tensor([4.0]),
         "patient_1": torch.tensor([0.1]),
         "patient_2": torch.tensor([0.2]),
     }
-    weights = {"labels": 0.5, "soft_labels": 0.5, "patient": 10.0}
-    assert weighted_sum(terms, weights).tolist() == pytest.approx([1.0 + 2.0 + 3.0])
+    assert weighted_sum(terms, mix_weights(0.2, 10.0, 2)).tolist() == pytest.approx([1.6 + 0.8 + 1.5])
+    plain = {name: terms[name] for name in ("labels", "soft_labels")}
+    assert weighted_sum(plain, mix_weights(0.2)).tolist() == pytest.approx([1.6 + 0.8])
 
 
 def test_gradients_reach_the_student_only() -> None:

@@ -17,14 +17,15 @@ from understudy.stages.distill import PREFIXES
 def test_shipped_recipes_are_valid_and_carry_their_command(name: str) -> None:
     recipe = load_recipe(name)
     header = [line for line in shipped_recipes()[name].splitlines() if line.startswith("# ")]
-    command = header[-1].removeprefix("# ")
-    verb = "distill" if recipe.method else "finetune"
+    start = next(place for place, line in enumerate(header) if line.startswith("# understudy "))
+    command = " ".join(line.removeprefix("# ").strip(" \\") for line in header[start:])
+    verb = "augment" if recipe.augment else "distill" if recipe.method else "finetune"
     assert command.startswith(f"understudy {verb} ")
     if name.startswith("desk-"):
         assert f"--recipe {name} " in command
         return
     # What the command says leads to this very recipe.
-    prefix = PREFIXES[recipe.method] if recipe.method else "finetune"
+    prefix = PREFIXES[recipe.method] if recipe.method else verb
     words = command.split()
     task = get_task(words[words.index("--task") + 1])
     shipped = (
@@ -38,7 +39,7 @@ def test_shipped_recipes_are_valid_and_carry_their_command(name: str) -> None:
 def test_every_task_has_a_recipe() -> None:
     for prefix in ("finetune", "tinybert"):
         assert {f"{prefix}-{task}" for task in TASKS} <= set(shipped_recipes())
-    for prefix in ("soft-labels", "pkd"):
+    for prefix in ("soft-labels", "pkd", "augment"):
         assert {f"{prefix}-{kind}" for kind in KINDS} <= set(shipped_recipes())
 
 

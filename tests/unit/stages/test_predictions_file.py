@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 
@@ -76,16 +78,19 @@ GOOD = [[0.5, 0.5]] * 3
             "logits holds 1 values that are no",
         ),
         ({"row": [0, 1, 3], "logits": [1.0, 2.0, 3.0]}, "logits must be lists of numbers, got double"),
-        ({"row": [0, 1, 3], "logits": [["a"], ["b"], ["c"]]}, "logits must hold numbers, got string"),
+        ({"row": [0, 1, 3], "logits": [["a"], ["b"], ["c"]]}, "logits must be lists of numbers, got"),
         (
             {"row": [0, 1, 3], "logits": [[1.0, 0], [1, 0, 0], [1, 0]]},
             r"a value for each of the 2 labels \(no, yes\); row 1 has 3",
         ),
         (
             {"row": [0, 1, 3], "probabilities": [[0.5, 0.5], [3.0, -2.0], [1, 2]]},
-            "at least 0 and sum to 1; 1 rows do not, e.g. the one at place 2.*call the column logits",
+            "at least 0 and sum to 1; 2 rows do not, e.g. the one at place 1.*call the column logits",
         ),
-        ({"row": [], "logits": []}, "has no rows|must be"),
+        (
+            {"row": [0, 1, 3], "probabilities": [[0.5, 0.5], [1.0], []]},
+            "probabilities has an empty list at place 2",
+        ),
     ],
 )
 def test_bad_files(columns: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -104,9 +109,21 @@ def test_every_choice_has_a_value(tmp_path: Path) -> None:
 
 def test_no_parquet(tmp_path: Path) -> None:
     (tmp_path / "file.csv").write_text("row,logits\n")
-    for name in ("file.csv", "none.parquet"):
-        with pytest.raises(DataError, match=re.escape(f"{tmp_path / name} cannot be read as Parquet")):
-            add_predictions(ROWS, "classification", LABELS, tmp_path / name)
+    with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'file.csv'} cannot be read as Parquet")):
+        add_predictions(ROWS, "classification", LABELS, tmp_path / "file.csv")
+    for other in (tmp_path, tmp_path / "none.parquet"):
+        with pytest.raises(DataError, match=re.escape(f"must be a Parquet file; {other} is none")):
+            add_predictions(ROWS, "classification", LABELS, other)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.float32(), 2), pa.large_list(pa.float64()), pa.list_(pa.int8())]
+)
+def test_lists_of_any_kind(kind: pa.DataType, tmp_path: Path) -> None:
+    values = pa.array([[0, 1], [1, 0], [0, 2]], kind)
+    pq.write_table(pa.table({"row": [0, 1, 3], "logits": values}), tmp_path / "file.parquet")
+    found = add_predictions(ROWS, "classification", LABELS, tmp_path / "file.parquet")
+    assert found["teacher_logits"][:] == [[0.0, 1.0], [1.0, 0.0], [0.0, 2.0]]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from understudy.augment.vectors import Vectors, load_vectors
+from understudy.augmentation.vectors import Vectors, load_vectors
 from understudy.errors import DataError
 
 WORDS = ["cat", "dog", "car", "nothing", "x2", "Cat", "broken"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.augment.words import find_words, is_word, load_stop_words, match_case, put_words
+from understudy.augmentation.words import find_words, is_word, load_stop_words, match_case, put_words
 from understudy.errors import RecipeError
 
 ENGLISH = load_stop_words("english")

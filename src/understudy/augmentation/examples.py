@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from understudy.augment.replace import Place, Variant
-from understudy.augment.words import Span, find_words, put_words
+from understudy.augmentation.replace import Place, Variant
+from understudy.augmentation.words import Span, find_words, put_words
 from understudy.data.tasks import KindName
 
 Row = Mapping[str, Any]

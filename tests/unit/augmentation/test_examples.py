@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.augment.examples import change, entity_names, sides_of
-from understudy.augment.replace import Question
-from understudy.augment.run import augment_rows
-from understudy.augment.settings import AugmentSettings
-from understudy.augment.words import load_stop_words
+from understudy.augmentation.examples import change, entity_names, sides_of
+from understudy.augmentation.replace import Question
+from understudy.augmentation.run import augment_rows
+from understudy.augmentation.settings import AugmentSettings
+from understudy.augmentation.words import load_stop_words
 
 STOP = load_stop_words("english")
 WORDS = ["river", "Paris", "old", "the", "runs", "through", "U2", "and", "city", "a", "well-known", ".", ","]

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from understudy.augment.replace import Question
-from understudy.augment.vectors import Vectors
-from understudy.augment.words import is_word
+from understudy.augmentation.replace import Question
+from understudy.augmentation.vectors import Vectors
+from understudy.augmentation.words import is_word
 from understudy.errors import ModelError
 
 # B batch, L tokens, H hidden size, V vocabulary

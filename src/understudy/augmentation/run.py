@@ -7,6 +7,7 @@ shard appears whole or not at all; one that is there is not made again.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from understudy.augment.examples import Row, Side, change, sides_of
-from understudy.augment.replace import Question, Replacement, Variant, draw, vary
-from understudy.augment.settings import AugmentSettings
-from understudy.augment.words import load_stop_words
+from understudy.augmentation.examples import Row, Side, change, sides_of
+from understudy.augmentation.replace import Question, Replacement, Variant, draw, vary
+from understudy.augmentation.settings import AugmentSettings
+from understudy.augmentation.words import load_stop_words
 from understudy.data.tasks import KindName
 from understudy.files import write_atomically
 
@@ -154,7 +155,42 @@ def _with_origin(
     }
 
 
-def write_shard(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
-    """A Parquet file of augmented rows, whole or not at all."""
-    table = pa.Table.from_pylist(list(rows), schema)
+def shard_schema(kind: KindName, *, pair: bool) -> pa.Schema:
+    """The columns of augmented rows: those of checked ones with labels by name, and where they come from."""
+    text, texts = pa.string(), pa.list_(pa.string())
+    columns: dict[KindName, dict[str, pa.DataType]] = {
+        "classification": {"text": text, **({"text_pair": text} if pair else {}), "label": text},
+        "regression": {"text": text, **({"text_pair": text} if pair else {}), "label": pa.float64()},
+        "question-answering": {
+            "id": text,
+            "question": text,
+            "context": text,
+            "answers": pa.struct({"text": texts, "answer_start": pa.list_(pa.int64())}),
+        },
+        "multiple-choice": {"context": text, "question": text, "choices": texts, "label": pa.int64()},
+        "token-classification": {"words": texts, "tags": texts},
+    }
+    origin = {
+        "source_row": pa.int64(),
+        "variant": pa.int64(),
+        "seed": pa.int64(),
+        "side": text,
+        "replaced": pa.list_(pa.struct({"start": pa.int64(), "old": text, "new": text})),
+    }
+    return pa.schema(columns[kind] | origin)
+
+
+def write_shard(
+    path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema, counts: Mapping[str, int]
+) -> None:
+    """A Parquet file of augmented rows with their counts, whole or not at all."""
+    table = pa.Table.from_pylist(list(rows), schema.with_metadata({_COUNTS: json.dumps(counts)}))
     write_atomically(path, lambda temporary: pq.write_table(table, temporary))
+
+
+_COUNTS = "understudy.counts"
+
+
+def shard_counts(path: Path) -> Counter[str]:
+    """How many rows, variants and duplicates a shard has."""
+    return Counter(json.loads(pq.read_schema(path).metadata[_COUNTS.encode()]))

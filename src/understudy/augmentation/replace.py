@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.augment.words import Span, match_case, put_words
+from understudy.augmentation.words import Span, match_case, put_words
 
 # V variants of a row, P places in it
 

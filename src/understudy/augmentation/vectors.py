@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from understudy.augment.words import is_word
+from understudy.augmentation.words import is_word
 from understudy.errors import DataError
 
 # W words, D dimensions

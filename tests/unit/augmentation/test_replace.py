@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from understudy.augment.replace import Question, draw
-from understudy.augment.run import augment_rows, make_variants, plan_trials
-from understudy.augment.settings import AugmentSettings
-from understudy.augment.words import load_stop_words, put_words
+from understudy.augmentation.replace import Question, draw
+from understudy.augmentation.run import augment_rows, make_variants, plan_trials
+from understudy.augmentation.settings import AugmentSettings
+from understudy.augmentation.words import load_stop_words, put_words
 
 VOCABULARY = ["alpha", "beta", "gamma", "delta", "McCoy", "NATO", "omega"]
 TEXTS = [

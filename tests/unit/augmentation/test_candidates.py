@@ -10,11 +10,11 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, BertForMaskedLM, PreTrainedTokenizerFast
 
-from understudy.augment import candidates
-from understudy.augment.candidates import Candidates, MaskedWords, whole_words
-from understudy.augment.replace import Question
-from understudy.augment.vectors import Vectors
-from understudy.augment.words import find_words, is_word
+from understudy.augmentation import candidates
+from understudy.augmentation.candidates import Candidates, MaskedWords, whole_words
+from understudy.augmentation.replace import Question
+from understudy.augmentation.vectors import Vectors
+from understudy.augmentation.words import find_words, is_word
 
 TEXTS = [
     "the good film was great",

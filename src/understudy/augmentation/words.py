@@ -73,7 +73,7 @@ def load_stop_words(name: str) -> frozenset[str]:
     if name == "none":
         return frozenset()
     if name == "english":
-        text = resources.files("understudy.augment").joinpath("stop_words.txt").read_text("utf-8")
+        text = resources.files("understudy.augmentation").joinpath("stop_words.txt").read_text("utf-8")
     else:
         try:
             text = Path(name).expanduser().read_text("utf-8")

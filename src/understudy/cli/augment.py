@@ -1,0 +1,62 @@
+"""`understudy augment`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from understudy.cli.options import (
+    DataOption,
+    JsonOption,
+    OutputOption,
+    OverwriteOption,
+    RecipeOption,
+    SetOption,
+    TaskOption,
+)
+
+
+def augment_command(
+    output_dir: OutputOption,
+    model: Annotated[
+        str | None, typer.Argument(help="Masked language model: folder or hub name.", show_default=False)
+    ] = None,
+    task: TaskOption = None,
+    data: DataOption = None,
+    recipe: RecipeOption = None,
+    settings: SetOption = None,
+    engine: Annotated[str, typer.Option("--engine", help="local, or ray for many processes.")] = "local",
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes of --engine ray.")] = 1,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make variants of every training row by replacing words.
+
+    `understudy augment bert-base-uncased --task mrpc --data nyu-mll/glue --output-dir augmented/mrpc`
+
+    Words of several pieces are replaced by their neighbours in word vectors, where you have some:
+
+    `understudy augment … --set augment.vectors=glove.6B.300d.txt`
+
+    `distill` learns from the result with `--set data.augmented=augmented/mrpc`. Run the same command again
+    after an interruption and it continues.
+    """
+    from understudy.cli.console import people_on_stderr, print_augmented, print_json, say_how_to_continue
+    from understudy.stages.augment import augment
+
+    with people_on_stderr(), say_how_to_continue():
+        result = augment(
+            model,
+            task=task,
+            data=data,
+            recipe=recipe,
+            settings=settings or (),
+            engine=engine,  # type: ignore[arg-type]  # checked there
+            workers=workers,
+            output_dir=output_dir,
+            overwrite=overwrite,
+        )
+        print_augmented(result)
+    if as_json:
+        print_json(result)

@@ -1,0 +1,237 @@
+"""Augment a task's training set (TinyBERT's Algorithm 1)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from tqdm.auto import tqdm
+from transformers import AutoModelForMaskedLM
+
+from understudy.augmentation.candidates import Candidates, MaskedWords
+from understudy.augmentation.examples import Row, entity_names
+from understudy.augmentation.run import ROWS_PER_SHARD, augment_rows, shard_counts, shard_schema, write_shard
+from understudy.augmentation.vectors import load_vectors
+from understudy.data.load import TaskData, load_data
+from understudy.errors import ModelError, RecipeError
+from understudy.files import hash_file
+from understudy.models.pretrained import check_max_length, load_config, load_tokenizer
+from understudy.recipe.load import build_recipe, what_is_given
+from understudy.recipe.recipe import Recipe
+from understudy.stages.result import (
+    AUGMENTED_ROWS,
+    StageResult,
+    announce,
+    check_output,
+    data_content,
+    hash_model,
+    resolve_paths,
+    start_output,
+    versions,
+    write_result,
+)
+from understudy.training.cpu import tune_cpu
+
+logger = logging.getLogger(__name__)
+
+Engine = Literal["local", "ray"]
+
+
+def augment(
+    model: str | Path | None = None,
+    *,
+    output_dir: str | Path,
+    task: str | None = None,
+    data: str | Path | None = None,
+    recipe: str | Path | None = None,
+    settings: Sequence[str] | Mapping[str, Any] = (),
+    engine: Engine = "local",
+    workers: int = 1,
+    overwrite: bool = False,
+) -> StageResult:
+    """Make variants of every training row by replacing words.
+
+    Args:
+        model: a masked language model, a folder or a hub name; the recipe's where not given.
+        recipe: a shipped name or a file; `augment-TASK` or `augment-KIND` where not given.
+        settings: over the recipe, e.g. `{"augment.variants": 10, "augment.vectors": "glove.6B.300d.txt"}`.
+        engine: `local`, or `ray`: `workers` processes of Ray Data, on one machine or a cluster.
+        output_dir: gets Parquet files in `rows/`, result.json and recipe.yaml. A run that was interrupted
+            there continues. `distill` reads it with `data.augmented`.
+
+    Example:
+        >>> understudy.augment(                                    # doctest: +SKIP
+        ...     "bert-base-uncased", task="mrpc", data="nyu-mll/glue", output_dir="augmented/mrpc"
+        ... ).content["augmented"]
+        {'rows': 3668, 'tried': …, 'written': …}
+    """
+    given = what_is_given({"augment.model": model, "data.source": data})
+    built = build_recipe("augment", given, task=task, recipe=recipe, settings=settings)
+    return augment_from_recipe(built, Path(output_dir), engine=engine, workers=workers, overwrite=overwrite)
+
+
+def augment_from_recipe(
+    recipe: Recipe, output_dir: Path, *, engine: Engine = "local", workers: int = 1, overwrite: bool = False
+) -> StageResult:
+    """Augment as a recipe says; see `augment`."""
+    settings = recipe.augment
+    if settings is None or settings.model is None:
+        raise RecipeError("augment.model must be given: a folder or a hub name of a masked language model.")
+    if recipe.task_row.kind != "token-classification" and settings.entities != "keep":
+        raise RecipeError(f"augment.entities has no effect on {recipe.task_row.kind}. Leave it out.")
+    unread = [name for name in ("model", "training", "dropout", "attention") if getattr(recipe, name)]
+    if unread:
+        raise RecipeError(f"{unread[0]} has no effect on augmentation. Leave it out.")
+    if engine not in get_args(Engine):
+        raise RecipeError(f"--engine must be one of {', '.join(get_args(Engine))}; got {engine!r}.")
+    if engine == "local" and workers != 1:
+        raise RecipeError(
+            "--workers has no effect with --engine local, which is this process. Use --engine ray."
+        )
+    recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
+    check_output(output_dir, recipe, overwrite=overwrite)
+    tune_cpu()
+    data = load_data(recipe.task_row, recipe.data, ["train"])
+    announce(data)
+    maker = ShardMaker(recipe, data)
+    hashes = {"model": hash_model(settings.model), **data.hashes}
+    for name in (settings.vectors, settings.vector_words):
+        if name is not None:
+            hashes[Path(name).name] = hash_file(Path(name))
+    start_output(output_dir, recipe, hashes, overwrite=overwrite)
+    folder = output_dir / AUGMENTED_ROWS
+    folder.mkdir(exist_ok=True)
+    started = time.perf_counter()
+    numbers = range(-(-len(data.splits["train"]) // ROWS_PER_SHARD))
+    missing = [number for number in numbers if not shard_path(folder, number).exists()]
+    if len(missing) < len(numbers):
+        logger.warning("%d of %d shards are there already.", len(numbers) - len(missing), len(numbers))
+    if engine == "local":
+        made: Iterable[Any] = (maker(number, folder) for number in missing)
+    else:
+        made = make_on_ray(recipe, missing, folder, workers)
+    for _ in tqdm(made, desc="Augmenting", unit=" shards", total=len(missing), disable=not missing):
+        pass
+    files = [shard_path(folder, number) for number in numbers]
+    counts = sum((shard_counts(file) for file in files), Counter())
+    content = {
+        "stage": "augment",
+        "task": recipe.task,
+        "augmented": dict(counts),
+        **data_content(data),
+        # Since the last start, where the run was interrupted.
+        "seconds": round(time.perf_counter() - started, 1),
+        "files": {file.name: hash_file(file) for file in files},
+        "seed": recipe.seed,
+        "hashes": hashes,
+        "versions": versions(),
+    }
+    write_result(output_dir, content)
+    return StageResult(output_dir, content)
+
+
+def shard_path(folder: Path, number: int) -> Path:
+    """The file of a shard."""
+    return folder / f"part-{number:06d}.parquet"
+
+
+class ShardMaker:
+    """Makes shards of a recipe's training set; every worker has one."""
+
+    def __init__(self, recipe: Recipe, data: TaskData) -> None:
+        settings = recipe.augment
+        assert settings is not None
+        self.recipe, self.data, self.settings = recipe, data, settings
+        self.kind = recipe.task_row.kind
+        self.schema = shard_schema(self.kind, pair="text_pair" in data.columns)
+        swap = settings.entities == "swap" and self.kind == "token-classification"
+        names = entity_names(self._rows(range(len(data.splits["train"])))) if swap else {}
+        vectors = (
+            load_vectors(
+                Path(settings.vectors), Path(settings.vector_words) if settings.vector_words else None
+            )
+            if settings.vectors is not None
+            else None
+        )
+        self.ask = Candidates(load_masked_words(recipe), vectors, names)
+
+    def __call__(self, number: int, folder: Path) -> int:
+        """Make and write one shard; its number."""
+        num_rows = len(self.data.splits["train"])
+        start = number * ROWS_PER_SHARD
+        rows = list(self._rows(range(start, min(start + ROWS_PER_SHARD, num_rows))))
+        made, counts = augment_rows(rows, self.kind, self.settings, self.recipe.seed, self.ask)
+        write_shard(shard_path(folder, number), made, self.schema, counts)
+        return number
+
+    def _rows(self, places: Iterable[int]) -> Iterator[Row]:
+        """Checked rows with their labels by name."""
+        rows, labels = self.data.splits["train"], self.data.labels
+        for place in places:
+            row = rows[place]
+            if labels is not None and "label" in row:
+                row["label"] = labels[row["label"]]
+            if labels is not None and "tags" in row:
+                row["tags"] = [labels[tag] for tag in row["tags"]]
+            yield row
+
+
+def load_masked_words(recipe: Recipe) -> MaskedWords:
+    """The masked language model of a recipe."""
+    settings = recipe.augment
+    assert settings is not None
+    assert settings.model is not None
+    config, tokenizer = load_config(settings.model), load_tokenizer(settings.model)
+    check_max_length(config, tokenizer, settings.max_length)
+    if not any("MaskedLM" in name or "PreTraining" in name for name in config.architectures or ()):
+        found = ", ".join(config.architectures or ("none",))
+        raise ModelError(
+            f"augment.model must have a masked language model's head; {settings.model} is {found}. Give the "
+            "pretrained model and not a fine-tuned one."
+        )
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    model = AutoModelForMaskedLM.from_pretrained(settings.model, dtype=torch.float32)
+    return MaskedWords(
+        model.to(device or torch.device("cpu")),
+        tokenizer,
+        count=settings.candidates,
+        max_length=settings.max_length,
+        precision=torch.bfloat16 if settings.bf16 else torch.float32,
+    )
+
+
+def make_on_ray(recipe: Recipe, numbers: Sequence[int], folder: Path, workers: int) -> Iterator[Any]:
+    """Shards made by worker processes of Ray Data; each loads the model and the data once."""
+    try:
+        import ray
+    except ImportError:
+        raise RecipeError("--engine ray needs Ray: pip install 'understudy[scale]'.") from None
+    dataset = ray.data.from_items(
+        [{"number": number} for number in numbers], override_num_blocks=len(numbers) or 1
+    )
+    made = dataset.map_batches(
+        RayMaker, fn_constructor_args=(recipe.to_yaml(), str(folder)), batch_size=1, concurrency=workers
+    )
+    yield from made.iter_rows()
+
+
+class RayMaker:
+    """What a worker of Ray Data runs."""
+
+    def __init__(self, recipe: str, folder: str) -> None:
+        import yaml
+
+        tune_cpu()
+        built = Recipe.from_mapping(yaml.safe_load(recipe))
+        self.maker = ShardMaker(built, load_data(built.task_row, built.data, ["train"]))
+        self.folder = Path(folder)
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        for number in batch["number"]:
+            self.maker(int(number), self.folder)
+        return dict(batch)
