@@ -68,7 +68,15 @@ def main() -> None:
 def distilled(task: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     output = options.output_dir / f"{task}-distilled-{seed}"
     command = ["understudy", "distill", str(options.teachers / task), "--recipe", f"desk-tinybert-{task}"]
-    command += ["--data", str(options.assets / "glue"), "--set", f"seed={seed}", "--output-dir", str(output)]
+    command += [
+        "--data",
+        str(options.assets / "glue"),
+        "--set",
+        "student.init=random",
+        "--set",
+        f"seed={seed}",
+    ]
+    command += ["--output-dir", str(output)]
     result = run([*command, *(QUICK if options.quick else [])])
     with (output / "intermediate" / "losses.csv").open() as file:
         lines = [{name: float(value) for name, value in line.items()} for line in csv.DictReader(file)]
@@ -89,7 +97,7 @@ def distilled(task: str, seed: int, options: argparse.Namespace) -> dict[str, An
 def labels_only(task: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     from understudy.recipe.load import load_recipe
 
-    recipe = load_recipe(f"desk-tinybert-{task}")
+    recipe = load_recipe(f"desk-tinybert-{task}", {"student.init": "random"})
     stages = (recipe.intermediate.training, recipe.prediction.training)
     start = options.output_dir / f"{task}-start-{seed}"
     save_start(recipe, options.teachers / task, seed, start)

@@ -1,8 +1,8 @@
-"""Write the tables of README.md from `benchmarks/results`, between their marks.
+"""Write the tables of README.md and docs/LOG.md from `benchmarks/results`, between their marks.
 
     python benchmarks/tables.py
 
-A test checks that README says what the results say.
+A test checks that both say what the results say.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ NAMES = {
 
 
 def main() -> None:
-    readme = ROOT / "README.md"
-    readme.write_text(with_tables(readme.read_text("utf-8")), "utf-8")
+    for name in ("README.md", "docs/LOG.md"):
+        file = ROOT / name
+        file.write_text(with_tables(file.read_text("utf-8")), "utf-8")
 
 
 def with_tables(text: str) -> str:
     """The text with its tables made anew."""
-    for mark, make in (("teachers", teachers_table), ("students", students_table)):
-        table = make(json.loads((ROOT / "benchmarks" / "results" / f"{mark}.json").read_text()))
+    for mark, (name, make) in TABLES.items():
+        if f"<!-- {mark} -->" not in text:
+            continue
+        table = make(json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text()))
         text = re.sub(
             rf"(<!-- {mark} -->\n).*?(<!-- end -->)",
             lambda marks, table=table: marks[1] + table + marks[2],
@@ -40,6 +43,68 @@ def with_tables(text: str) -> str:
             flags=re.DOTALL,
         )
     return text
+
+
+def starts_table(results: dict) -> str:
+    lines = [
+        "| task | metric | teacher | random | cut | difference |",
+        "|---|---|---|---|---|---|",
+    ]
+    for task in ("mrpc", "cola", "stsb"):
+        ways = {start: _runs(results, f"{task}-{start}-") for start in ("random", "cut")}
+        for metric in ways["cut"][0]["scores"]:
+            mean = {start: _mean(runs, metric) for start, runs in ways.items()}
+            lines.append(
+                f"| {NAMES[task]} | {metric} | {ways['cut'][0]['teacher'][metric]:.3f} | "
+                f"{_seeds(ways['random'], metric)} | {_seeds(ways['cut'], metric)} | "
+                f"{mean['cut'] - mean['random']:+.3f} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def held_out_table(results: dict) -> str:
+    terms = list(_runs(results, "mrpc-cut-")[0]["held_out"])
+    lines = [f"| task | start | | {' | '.join(terms)} |", f"|---|---|---|{'---|' * len(terms)}"]
+    for task in ("mrpc", "cola", "stsb"):
+        for start in ("random", "cut"):
+            runs = _runs(results, f"{task}-{start}-")
+            for when, shown in (("first", "step 0"), ("last", "end")):
+                figures = [statistics.mean(run["held_out"][term][when] for run in runs) for term in terms]
+                cells = " | ".join(f"{figure:.3g}" for figure in figures)
+                lines.append(f"| {NAMES[task]} | {start} | {shown} | {cells} |")
+    return "\n".join(lines) + "\n"
+
+
+def patient_table(results: dict) -> str:
+    ways = ("labels", "soft-labels", "pkd-skip", "pkd-last")
+    lines = [
+        "| task | layers | metric | teacher | labels | soft labels | PKD-Skip | PKD-Last |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for task in ("mrpc", "rte", "sst2"):
+        for layers in (6, 3):
+            runs = {way: _runs(results, f"{task}-{layers}l-{way}-") for way in ways}
+            for metric in runs["labels"][0]["scores"]:
+                cells = " | ".join(_seeds(runs[way], metric) for way in ways)
+                teacher = runs["labels"][0]["teacher"][metric]
+                lines.append(f"| {NAMES[task]} | {layers} | {metric} | {teacher:.3f} | {cells} |")
+    return "\n".join(lines) + "\n"
+
+
+def _runs(results: dict, prefix: str) -> list[dict]:
+    return [record for name, record in sorted(results.items()) if name.startswith(prefix)]
+
+
+def _mean(runs: list[dict], metric: str) -> float:
+    return statistics.mean(run["scores"][metric]["value"] for run in runs)
+
+
+def _seeds(runs: list[dict], metric: str) -> str:
+    """The mean, the mean interval of one run over the rows, and each seed's score."""
+    figures = [run["scores"][metric] for run in runs]
+    low, high = (statistics.mean(figure[end] for figure in figures) for end in ("low", "high"))
+    values = ", ".join(f"{figure['value']:.3f}" for figure in figures)
+    return f"**{_mean(runs, metric):.3f}** ({low:.3f}–{high:.3f}): {values}"
 
 
 def teachers_table(results: dict) -> str:
@@ -81,6 +146,15 @@ def students_table(results: dict) -> str:
             )
     return "\n".join(lines) + "\n"
 
+
+# A mark in the text to the results it shows and how.
+TABLES = {
+    "teachers": ("teachers", teachers_table),
+    "students": ("students", students_table),
+    "starts": ("starts", starts_table),
+    "held-out": ("starts", held_out_table),
+    "patient": ("patient", patient_table),
+}
 
 if __name__ == "__main__":
     main()

@@ -85,6 +85,10 @@ def test_the_tables_say_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> No
     from tables import with_tables
 
     assert with_tables(README) == README
+    log = (ROOT / "docs" / "LOG.md").read_text("utf-8")
+    assert with_tables(log) == log
+    for mark in ("starts", "held-out", "patient"):
+        assert f"<!-- {mark} -->\n| task |" in log
     for mark in ("teachers", "students"):
         assert f"<!-- {mark} -->\n| task |" in README
 

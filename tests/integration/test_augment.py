@@ -12,13 +12,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
 from kinds import EXAMPLES, write_classification
 from teaching import method_settings, train_teacher
 
 import understudy
-from understudy.augmentation import run
 from understudy.data.load import load_data
 from understudy.data.settings import DataSettings
 from understudy.data.tasks import get_task
@@ -88,8 +88,8 @@ def command(encoder: Path, file: Path, output: Path, *more: str) -> list[str]:
     settings = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
     arguments = ["augment", str(encoder), "--task", "classification", "--set", f"data.train={file}"]
     arguments += [*settings, *more, "--output-dir", str(output)]
-    program = "from understudy.augmentation import run; from understudy.stages import augment\n"
-    program += "run.ROWS_PER_SHARD = augment.ROWS_PER_SHARD = 40\nfrom understudy.cli import main; main()"
+    program = "from understudy.stages import augment\naugment.ROWS_PER_SHARD = 40\n"
+    program += "from understudy.cli import main; main()"
     return [sys.executable, "-c", program, *arguments]
 
 
@@ -147,8 +147,7 @@ def test_shards_of_any_size_hold_the_same_rows(
 ) -> None:
     found = []
     for size in (64, 1_000):
-        for module in (run, stage):
-            monkeypatch.setattr(module, "ROWS_PER_SHARD", size)
+        monkeypatch.setattr(stage, "ROWS_PER_SHARD", size)
         settings = SMALL | {"data.train": str(many_rows)}
         understudy.augment(encoder, task="classification", output_dir=tmp_path / str(size), settings=settings)
         found.append(rows_of(tmp_path / str(size)))
@@ -198,3 +197,41 @@ def test_what_is_refused(encoder: Path, tmp_path: Path) -> None:
         understudy.distill(
             teacher, output_dir=tmp_path / "out", student="1l-16d", settings={"data.augmented": str(tmp_path)}
         )
+
+
+def ray_workers(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """Processes of Ray that hold a model; Ray writes what they run into their command line."""
+    found = []
+    for child in psutil.process_iter(["cmdline"]):
+        line = " ".join(child.info["cmdline"] or ())
+        if "MapWorker" in line and "RayMaker" in line:
+            found.append(child)
+    return found
+
+
+def test_ray_makes_the_same_shards_though_its_workers_are_killed(
+    encoder: Path, many_rows: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("ray", reason="the extra scale is not installed")
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "RAY_TMPDIR": "/tmp", "RAY_DEDUP_LOGS": "0"}
+    subprocess.run(
+        command(encoder, many_rows, tmp_path / "a"), check=True, capture_output=True, env=environment
+    )
+    more = ("--engine", "ray", "--workers", "2")
+    with (tmp_path / "said.txt").open("wb") as said:
+        process = subprocess.Popen(
+            command(encoder, many_rows, tmp_path / "b", *more), stdout=said, stderr=said, env=environment
+        )
+        kills = 0
+        deadline = time.monotonic() + 400
+        while process.poll() is None:
+            assert time.monotonic() < deadline, (tmp_path / "said.txt").read_text("utf-8", "replace")
+            made = len(contents(tmp_path / "b"))
+            workers = ray_workers(process)
+            if kills < 2 and workers and made >= 2 + 8 * kills:
+                workers[0].kill()
+                kills += 1
+            time.sleep(0.05)
+    assert process.returncode == 0, (tmp_path / "said.txt").read_text("utf-8", "replace")
+    assert kills == 2
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")

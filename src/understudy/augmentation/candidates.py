@@ -1,5 +1,5 @@
-"""What may stand at a word's place: the masked language model's most probable words (lines 5 to 10 of
-TinyBERT's Algorithm 1), or the nearest ones by word vectors.
+"""What may stand at a word's place (TinyBERT Algorithm 1, lines 5 to 10): the masked language model's most
+probable words, or the nearest ones by word vectors.
 
 Every forward pass has the same number of rows for its length, filled up with copies where there are fewer:
 then what a row gives does not depend on how many others there are.
@@ -178,7 +178,7 @@ def _special_tokens(tokenizer: PreTrainedTokenizerFast) -> tuple[list[int], list
 
 
 class Candidates:
-    """Algorithm 1's choice of where candidates come from.
+    """Where candidates come from, as TinyBERT Algorithm 1 chooses.
 
     Words of one piece are the masked language model's. Words of several are the vectors' where they know
     the word, and the model's for one mask otherwise. Entities are others of their type.

@@ -1,4 +1,4 @@
-"""TinyBERT's Algorithm 1: pure, with all its randomness given to it."""
+"""TinyBERT Algorithm 1: pure, with all its randomness given to it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def vary(
     probability: float,
     sequential: bool,
 ) -> Generator[Question, Sequence[str], Variant]:
-    """One variant of a text, as TinyBERT's Algorithm 1 makes it (lines 3 to 15).
+    """One variant of a text, as TinyBERT Algorithm 1 makes it (lines 3 to 15).
 
     Asks for candidates as it goes, and only where they are needed: of a place that stays as it is the
     algorithm makes no use of them. A place without candidates stays as it is too.

@@ -26,8 +26,6 @@ from understudy.augmentation.words import load_stop_words
 from understudy.data.tasks import KindName
 from understudy.files import write_atomically
 
-ROWS_PER_SHARD = 512
-
 Ask = Callable[[Iterable[Question]], Mapping[Question, Sequence[str]]]
 """Questions to their candidates."""
 

@@ -104,7 +104,7 @@ def print_scores(result: StageResult) -> None:
 
 def print_augmented(result: StageResult) -> None:
     """How many variants there are, and how many were dropped."""
-    counts, console = result.content["augmented"], Console(stderr=True, highlight=False)
+    counts, console = result.content["augmented"], Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(
         f"{counts['rows']:,} rows became {counts['written']:,} in {result.content['seconds'] / 60:.1f} "
         f"minutes: {counts['tried']:,} variants were tried, {counts.get('duplicates', 0):,} were there "

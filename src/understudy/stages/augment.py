@@ -15,7 +15,7 @@ from transformers import AutoModelForMaskedLM
 
 from understudy.augmentation.candidates import Candidates, MaskedWords
 from understudy.augmentation.examples import Row, entity_names
-from understudy.augmentation.run import ROWS_PER_SHARD, augment_rows, shard_counts, shard_schema, write_shard
+from understudy.augmentation.run import augment_rows, shard_counts, shard_schema, write_shard
 from understudy.augmentation.vectors import load_vectors
 from understudy.data.load import TaskData, load_data
 from understudy.errors import ModelError, RecipeError
@@ -40,6 +40,7 @@ from understudy.training.cpu import tune_cpu
 logger = logging.getLogger(__name__)
 
 Engine = Literal["local", "ray"]
+ROWS_PER_SHARD = 512
 
 
 def augment(
@@ -98,7 +99,7 @@ def augment_from_recipe(
     tune_cpu()
     data = load_data(recipe.task_row, recipe.data, ["train"])
     announce(data)
-    maker = ShardMaker(recipe, data)
+    maker = ShardMaker(recipe, data, ROWS_PER_SHARD)
     hashes = {"model": hash_model(settings.model), **data.hashes}
     for name in (settings.vectors, settings.vector_words):
         if name is not None:
@@ -114,7 +115,7 @@ def augment_from_recipe(
     if engine == "local":
         made: Iterable[Any] = (maker(number, folder) for number in missing)
     else:
-        made = make_on_ray(recipe, missing, folder, workers)
+        made = make_on_ray(recipe, ROWS_PER_SHARD, missing, folder, workers)
     for _ in tqdm(made, desc="Augmenting", unit=" shards", total=len(missing), disable=not missing):
         pass
     files = [shard_path(folder, number) for number in numbers]
@@ -141,16 +142,17 @@ def shard_path(folder: Path, number: int) -> Path:
 
 
 class ShardMaker:
-    """Makes shards of a recipe's training set; every worker has one."""
+    """Makes shards of `num_rows` rows each of a recipe's training set; every worker has one."""
 
-    def __init__(self, recipe: Recipe, data: TaskData) -> None:
+    def __init__(self, recipe: Recipe, data: TaskData, num_rows: int) -> None:
         settings = recipe.augment
         assert settings is not None
         self.recipe, self.data, self.settings = recipe, data, settings
+        self.num_rows = num_rows
         self.kind = recipe.task_row.kind
         self.schema = shard_schema(self.kind, pair="text_pair" in data.columns)
         swap = settings.entities == "swap" and self.kind == "token-classification"
-        names = entity_names(self._rows(range(len(data.splits["train"])))) if swap else {}
+        names = entity_names(self.rows(range(len(data.splits["train"])))) if swap else {}
         vectors = (
             load_vectors(
                 Path(settings.vectors), Path(settings.vector_words) if settings.vector_words else None
@@ -162,14 +164,14 @@ class ShardMaker:
 
     def __call__(self, number: int, folder: Path) -> int:
         """Make and write one shard; its number."""
-        num_rows = len(self.data.splits["train"])
-        start = number * ROWS_PER_SHARD
-        rows = list(self._rows(range(start, min(start + ROWS_PER_SHARD, num_rows))))
+        start = number * self.num_rows
+        stop = min(start + self.num_rows, len(self.data.splits["train"]))
+        rows = list(self.rows(range(start, stop)))
         made, counts = augment_rows(rows, self.kind, self.settings, self.recipe.seed, self.ask)
         write_shard(shard_path(folder, number), made, self.schema, counts)
         return number
 
-    def _rows(self, places: Iterable[int]) -> Iterator[Row]:
+    def rows(self, places: Iterable[int]) -> Iterator[Row]:
         """Checked rows with their labels by name."""
         rows, labels = self.data.splits["train"], self.data.labels
         for place in places:
@@ -205,17 +207,22 @@ def load_masked_words(recipe: Recipe) -> MaskedWords:
     )
 
 
-def make_on_ray(recipe: Recipe, numbers: Sequence[int], folder: Path, workers: int) -> Iterator[Any]:
+def make_on_ray(
+    recipe: Recipe, num_rows: int, numbers: Sequence[int], folder: Path, workers: int
+) -> Iterator[Any]:
     """Shards made by worker processes of Ray Data; each loads the model and the data once."""
+    if not numbers:
+        return
     try:
         import ray
     except ImportError:
         raise RecipeError("--engine ray needs Ray: pip install 'understudy[scale]'.") from None
-    dataset = ray.data.from_items(
-        [{"number": number} for number in numbers], override_num_blocks=len(numbers) or 1
-    )
-    made = dataset.map_batches(
-        RayMaker, fn_constructor_args=(recipe.to_yaml(), str(folder)), batch_size=1, concurrency=workers
+    shards = ray.data.from_items([{"number": number} for number in numbers], override_num_blocks=len(numbers))
+    made = shards.map_batches(
+        RayMaker,
+        fn_constructor_args=(recipe.to_yaml(), num_rows, str(folder)),
+        batch_size=1,
+        compute=ray.data.ActorPoolStrategy(size=workers),
     )
     yield from made.iter_rows()
 
@@ -223,12 +230,12 @@ def make_on_ray(recipe: Recipe, numbers: Sequence[int], folder: Path, workers: i
 class RayMaker:
     """What a worker of Ray Data runs."""
 
-    def __init__(self, recipe: str, folder: str) -> None:
+    def __init__(self, recipe: str, num_rows: int, folder: str) -> None:
         import yaml
 
         tune_cpu()
         built = Recipe.from_mapping(yaml.safe_load(recipe))
-        self.maker = ShardMaker(built, load_data(built.task_row, built.data, ["train"]))
+        self.maker = ShardMaker(built, load_data(built.task_row, built.data, ["train"]), num_rows)
         self.folder = Path(folder)
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:

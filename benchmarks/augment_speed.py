@@ -1,0 +1,153 @@
+"""How much faster is augmentation than one forward pass per word, and what does it cost beside the model?
+
+On 500 rows of SST-2 and MRPC each, with the real masked language model: `understudy`'s batch function against
+Algorithm 1 as it is written down, one forward pass for every word of every variant (on a few rows, and scaled
+by the number of passes: it would take hours), and against the bare forward passes over the same masked
+inputs, batched by length.
+
+    python benchmarks/augment_speed.py --assets ../shared/assets
+
+Prints one JSON object with `speedup` (of the algorithm as written), `speedup_once` (of one pass per word and
+text, as the published code has it) and `overhead` (ours over the bare passes), by task. `--quick` takes 40
+rows and writes no results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from runs import git_commit, machine
+
+RESULTS = Path(__file__).parent / "results" / "augment_speed.json"
+TASKS = ("sst2", "mrpc")
+REPEATS = 3
+PLAIN_PASSES = 200
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--assets", type=Path, default=Path("../shared/assets"))
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    results = {task: measure(task, options) for task in TASKS}
+    for task, figures in results.items():
+        print(f"{task}: {figures}", file=sys.stderr)
+    results |= {"threads": options.threads, "machine": machine(), "commit": git_commit()}
+    if not options.quick:
+        RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    print(json.dumps(results))
+
+
+def measure(task: str, options: argparse.Namespace) -> dict[str, Any]:
+    import torch
+
+    from understudy.augmentation.replace import Question
+    from understudy.augmentation.run import augment_rows
+    from understudy.data.load import load_data
+    from understudy.recipe.load import load_recipe
+    from understudy.stages.augment import ShardMaker
+    from understudy.training.cpu import tune_cpu
+
+    torch.set_num_threads(options.threads)
+    tune_cpu()
+    recipe = load_recipe(
+        f"augment-{task}",
+        {
+            "augment.model": str(options.assets / "bert-12l-384h-mlm"),
+            "augment.variants": 20,
+            "augment.bf16": True,
+            "data.source": str(options.assets / "glue"),
+        },
+    )
+    settings = recipe.augment
+    assert settings is not None
+    num_rows = 40 if options.quick else 500
+    maker = ShardMaker(recipe, load_data(recipe.task_row, recipe.data, ["train"]), num_rows)
+    rows = list(maker.rows(range(num_rows)))
+    asked: list[Question] = []
+
+    def ask(questions: Iterable[Question]) -> Any:
+        questions = list(questions)
+        asked.extend(questions)
+        return maker.ask(questions)
+
+    def ours() -> float:
+        asked.clear()
+        started = time.perf_counter()
+        augment_rows(rows, recipe.task_row.kind, settings, 1, ask)
+        return time.perf_counter() - started
+
+    def bare() -> float:
+        """The same masked inputs through the model, longest first, nothing else."""
+        masked = maker.ask.masked_words
+        inputs = sorted((ids for ids, _ in masked.mask(asked)), key=len, reverse=True)
+        started = time.perf_counter()
+        with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
+            place = 0
+            while place < len(inputs):
+                length = len(inputs[place])
+                part = inputs[place : place + max(1, 4_096 // length)]
+                place += len(part)
+                ids = torch.tensor([one + [0] * (length - len(one)) for one in part])
+                mask = torch.tensor([[1] * len(one) + [0] * (length - len(one)) for one in part])
+                masked.model.base_model(input_ids=ids, attention_mask=mask)
+        return time.perf_counter() - started
+
+    ours()  # the first run of a process is slower
+    seconds: dict[str, list[float]] = {"ours": [], "bare": [], "plain_pass": []}
+    for _ in range(REPEATS):
+        seconds["ours"].append(ours())
+        seconds["bare"].append(bare())
+        seconds["plain_pass"].append(plain(maker.ask.masked_words, asked[:PLAIN_PASSES], settings.candidates))
+    median = {name: statistics.median(values) for name, values in seconds.items()}
+    passes = len(asked)
+    words = sum(len(side) for side in _places(rows, recipe, settings))
+    return {
+        "speedup": round(median["plain_pass"] * words * settings.variants / median["ours"], 1),
+        "speedup_once": round(median["plain_pass"] * passes / median["ours"], 2),
+        "overhead": round(median["ours"] / median["bare"], 3),
+        "rows": len(rows),
+        "passes": passes,
+        "seconds": {name: round(value, 4) for name, value in median.items()},
+    }
+
+
+def _places(rows: Sequence[Any], recipe: Any, settings: Any) -> list[Any]:
+    """Of each row the words of a side: a variant changes one side."""
+    from understudy.augmentation.examples import sides_of
+    from understudy.augmentation.words import load_stop_words
+
+    stop_words = load_stop_words(settings.stop_words)
+    sides = [sides_of(row, recipe.task_row.kind, stop_words) for row in rows]
+    return [row_sides[0].places for row_sides in sides if row_sides]
+
+
+def plain(masked: Any, questions: Sequence[Any], count: int) -> float:
+    """Seconds of one forward pass for one word: float32, all logits, sorted."""
+    import torch
+
+    tokenizer, model = masked.tokenizer, masked.model
+    started = time.perf_counter()
+    with torch.inference_mode():
+        for question in questions:
+            start, end = question.span
+            text = question.text[:start] + tokenizer.mask_token + question.text[end:]
+            inputs = tokenizer(text, return_tensors="pt", truncation=True, max_length=128)
+            place = inputs["input_ids"][0].tolist().index(tokenizer.mask_token_id)
+            logits = model(**inputs).logits[0, place]
+            logits.argsort(descending=True)[: 2 * count].tolist()
+    return (time.perf_counter() - started) / len(questions)
+
+
+if __name__ == "__main__":
+    main()
