@@ -84,9 +84,10 @@ def patient_table(results: dict) -> str:
     for task in ("mrpc", "rte", "sst2"):
         for layers in (6, 3):
             runs = {way: _runs(results, f"{task}-{layers}l-{way}-") for way in ways}
-            for metric in runs["labels"][0]["scores"]:
+            first = next((found[0] for found in runs.values() if found), None)
+            for metric in first["scores"] if first else ():
                 cells = " | ".join(_seeds(runs[way], metric) for way in ways)
-                teacher = runs["labels"][0]["teacher"][metric]
+                teacher = first["teacher"][metric]
                 lines.append(f"| {NAMES[task]} | {layers} | {metric} | {teacher:.3f} | {cells} |")
     return "\n".join(lines) + "\n"
 
@@ -101,6 +102,8 @@ def _mean(runs: list[dict], metric: str) -> float:
 
 def _seeds(runs: list[dict], metric: str) -> str:
     """The mean, the mean interval of one run over the rows, and each seed's score."""
+    if not runs:
+        return "not run"
     figures = [run["scores"][metric] for run in runs]
     low, high = (statistics.mean(figure[end] for figure in figures) for end in ("low", "high"))
     values = ", ".join(f"{figure['value']:.3f}" for figure in figures)
