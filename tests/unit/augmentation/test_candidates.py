@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForMaskedLM, BertForMaskedLM, PreTrainedTokenizerFast
 
 from understudy.augmentation import candidates
@@ -113,3 +114,35 @@ def test_entities_are_others_of_their_type(model: Any, tokenizer: Any) -> None:
     question = Question("Anna sleeps", (0, 4), "PER")
     names = {"PER": ("Anna", "Bert", "Li")}
     assert Candidates(masked, None, names)([question])[question] == ["Bert", "Li"]
+
+
+def test_byte_pairs_have_whole_words_behind_a_space() -> None:
+    names = [
+        "<s>",
+        "<pad>",
+        "a",
+        "Ġfilm",
+        "film",
+        "lm",
+        "<mask>",
+        "Ġ",
+        "f",
+        "i",
+        "l",
+        "m",
+        "Ġf",
+        "Ġfi",
+        "Ġfil",
+    ]
+    merges = [("Ġ", "f"), ("Ġf", "i"), ("Ġfi", "l"), ("Ġfil", "m"), ("l", "m")]
+    backend = Tokenizer(models.BPE({name: place for place, name in enumerate(names)}, merges))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, mask_token="<mask>", pad_token="<pad>", cls_token="<s>"
+    )
+    found = dict(zip(names, whole_words(tokenizer, len(names)), strict=True))
+    assert found["Ġfilm"] == "film"
+    assert found["film"] is None  # a piece inside of a word
+    assert found["lm"] is None
+    assert found["<mask>"] is None
