@@ -390,6 +390,36 @@ def test_patience_weighs_as_soft_labels_did_best(teacher: Path, tmp_path: Path) 
     assert first[0] == pytest.approx(first[1])
 
 
+def test_a_shape_takes_the_place_of_the_recipes_sizes(teacher: Path, tmp_path: Path) -> None:
+    settings = method_settings(("soft_labels",), max_steps=1) | {"student.shape": "1l-16d"}
+    for name, given in (("set", {}), ("option", {"student": "1l-16d"})):
+        settings = settings if name == "set" else method_settings(("soft_labels",), max_steps=1)
+        understudy.distill(
+            teacher, method="soft-labels", output_dir=tmp_path / name, settings=settings, **given
+        )
+        config = json.loads((tmp_path / name / "student" / "config.json").read_text())
+        assert (config["num_hidden_layers"], config["hidden_size"], config["intermediate_size"]) == (
+            1,
+            16,
+            64,
+        )
+    # Both are cut from the teacher, as the recipe says, and so are one and the same.
+    assert same_weights(tmp_path / "set", tmp_path / "option")
+    with pytest.raises(RecipeError, match="--predictions goes with --method soft-labels"):
+        understudy.distill(predictions="x.parquet", task="sst2", output_dir=tmp_path / "c")
+    with pytest.raises(ModelError, match=r"is not a folder\. Check the path"):
+        understudy.distill(
+            teacher,
+            method="soft-labels",
+            output_dir=tmp_path / "d",
+            settings=settings | {"student.source": str(tmp_path / "none")},
+        )
+    with pytest.raises(RecipeError, match=r"a stage has its own: soft_labels\.training"):
+        understudy.distill(
+            teacher, method="soft-labels", output_dir=tmp_path / "e", settings={"training.max_steps": 1}
+        )
+
+
 def test_two_processes_share_what_a_teacher_said(teacher: Path, tmp_path: Path) -> None:
     """Both start at once with nothing there; neither disturbs the other, and a third finds it whole."""
     settings = method_settings(("soft_labels", "patient"), max_steps=3) | {"student.num_hidden_layers": 2}

@@ -135,6 +135,7 @@ def _print_distillation(console: Console, content: dict[str, Any]) -> None:
     console.print(
         "; ".join(
             f"{name}: {stage['steps']:,} steps in {stage['seconds']['training'] / 60:.1f} minutes"
+            + (" (the best trial)" if len(stage.get("trials", ())) > 1 else "")
             for name, stage in stages.items()
         )
     )

@@ -50,7 +50,7 @@ def distill_command(
 
     Instead of a teacher, a file of what any model said about the training rows:
 
-    `understudy distill --method soft-labels --predictions FILE --student ENCODER --task sst2 --data …`
+    `understudy distill --method soft-labels --predictions FILE --set student.source=ENCODER --task sst2 …`
 
     The student lands in `student/` and loads with plain transformers. Run the same command again after
     an interruption and it continues.

@@ -65,7 +65,7 @@ def _glues_words(tokenizer: Any) -> bool:
 def _check_exists(model: str) -> None:
     path = Path(model).expanduser()
     if model.startswith((".", "/", "~")) and not path.is_dir():
-        raise ModelError(f"model must be a folder or a hub name; {model} is not a folder.")
+        raise ModelError(f"a model must be a folder or a hub name; {model} is not a folder. Check the path.")
 
 
 def check_max_length(config: Any, tokenizer: PreTrainedTokenizerFast, max_length: int) -> None:

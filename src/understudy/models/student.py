@@ -269,7 +269,7 @@ def check_start(settings: StudentSettings) -> None:
         other = given[0] if given[0] != "model" else f"init={start}"
         raise RecipeError(
             f"student.model and student.{other} exclude each other: a saved model has its shape and its "
-            "weights. Leave one out."
+            "weights. Leave one out, or start from it with --student whatever the recipe says."
         )
     if given:
         raise RecipeError(

@@ -88,10 +88,8 @@ def _read(name_or_file: str | Path) -> tuple[str, str]:
 
 def apply_settings(values: Mapping[str, Any], settings: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
     """Lay `key=value` settings over a recipe's values; a dot goes one level down, null takes away."""
-    if not isinstance(settings, Mapping):
-        settings = dict(_split(setting) for setting in settings)
     result: dict[str, Any] = dict(values)
-    for key, value in settings.items():
+    for key, value in parse_settings(settings).items():
         *parents, last = key.split(".")
         level = result
         for parent in parents:
@@ -105,6 +103,11 @@ def apply_settings(values: Mapping[str, Any], settings: Sequence[str] | Mapping[
         else:
             level[last] = value
     return result
+
+
+def parse_settings(settings: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
+    """`["training.seed=7"]` as `{"training.seed": 7}`; a mapping as it is."""
+    return dict(settings if isinstance(settings, Mapping) else (_split(setting) for setting in settings))
 
 
 def _split(setting: str) -> tuple[str, Any]:

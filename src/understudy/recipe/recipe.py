@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -101,8 +102,8 @@ class Recipe(BaseModel):
         reader = self.teacher or self.student.model or self.student.source
         if reader is None:
             raise RecipeError(
-                "without a teacher the tokenizer is the student's: give student.model or student.source, a "
-                "folder or a hub name."
+                "without a teacher the tokenizer is the student's. Give the encoder to start from with "
+                "--student, or the one to cut a smaller student from with --set student.source=…."
             )
         return reader
 
@@ -208,6 +209,11 @@ def _refuse_without_effect(recipe: Recipe) -> None:
     given = [name for name in unread if getattr(recipe, name) != Recipe.model_fields[name].default]
     if given and recipe.method is None:
         raise RecipeError(f"{given[0]} has no effect without a method; give method: tinybert.")
+    if given and given[-1] == "training":
+        blocks = [f"{name}.training" for name in _KEYS[recipe.method] if name in STAGES]
+        raise RecipeError(
+            f"training has no effect with method: {recipe.method}; a stage has its own: {', '.join(blocks)}."
+        )
     if given:
         raise RecipeError(
             f"{given[0]} has no effect with method: {recipe.method}; its keys are "
@@ -231,9 +237,10 @@ def _check_predictions(recipe: Recipe) -> None:
 
 
 def _explain(error: ValidationError) -> list[str]:
-    lines = []
+    lines: list[str] = []
     for detail in error.errors():
-        key = ".".join(str(part) for part in detail["loc"] if part not in ("str", "int"))
+        # Of a key that may be several things each is reported, with its type behind the key.
+        key = ".".join(str(part) for part in detail["loc"] if not _UNION_PART.match(str(part)))
         got = detail["input"]
         if detail["type"] == "extra_forbidden":
             block = _BLOCKS.get(key.split(".")[0], Recipe) if "." in key else Recipe
@@ -245,4 +252,7 @@ def _explain(error: ValidationError) -> list[str]:
             lines.append(f"{key} must be given, e.g. {key}: mrpc.")
         else:
             lines.append(f"{key}: {detail['msg']}; got {got!r}.")
-    return lines
+    return list({line.split(":")[0]: line for line in reversed(lines)}.values())[::-1]
+
+
+_UNION_PART = re.compile(r"(str|int|literal\[.*|list\[.*)$")

@@ -15,7 +15,7 @@ from understudy.files import hash_file
 from understudy.models.pretrained import load_model
 from understudy.models.student import SIZES, check_start, parse_student
 from understudy.recipe.distillation import Method
-from understudy.recipe.load import build_recipe, load_recipe, what_is_given
+from understudy.recipe.load import build_recipe, load_recipe, parse_settings, what_is_given
 from understudy.recipe.recipe import Recipe
 from understudy.stages.methods import Run, main_block, preflight, teach
 from understudy.stages.result import (
@@ -108,6 +108,8 @@ def distill_recipe(
     """The recipe that a command's arguments describe, with what the teacher's own recipe knows."""
     if method not in get_args(Method):
         raise RecipeError(f"--method must be one of {', '.join(get_args(Method))}; got {method!r}.")
+    if predictions is not None and method != "soft-labels":
+        raise RecipeError("--predictions goes with --method soft-labels: a file has no layers to learn from.")
     teacher = student_inside(teacher) if teacher is not None else None
     given = what_is_given({"teacher": teacher, "data.source": data, "soft_labels.predictions": predictions})
     if student is not None:
@@ -117,6 +119,9 @@ def distill_recipe(
             given["student.shape"] = start["shape"]
         else:
             given["student"] = start  # in place of the recipe's whole block
+    settings = parse_settings(settings)
+    if "student.shape" in settings:  # in place of the recipe's sizes, and not below them
+        settings = dict.fromkeys(f"student.{name}" for name in SIZES) | settings
     saved = saved_recipe(teacher) if teacher is not None else None
     known = load_recipe(saved) if saved is not None else None
     if known is not None and task is None and recipe is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,8 @@ from understudy.stages.training import Prepared, choose_on_dev, start_student
 from understudy.stages.trials import Lesson, train_trials
 from understudy.training.arguments import build_arguments
 from understudy.training.prediction import PatientStudent, patient_terms, prediction_terms
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -78,14 +81,26 @@ def preflight(run: Run) -> None:
                 raise RecipeError(f"{name}.{error}") from None
     student, channels = start_student(recipe, run.prepared, arguments, sample_rows=1)
     check_max_length(student.config, run.prepared.tokenizer, recipe.max_length)
+    if arguments.should_save:
+        logger.info("Student: %s", _describe_student(recipe, student))
     if recipe.teacher is None:
-        _with_answers(run, main_block(recipe))
+        _with_answers(run, main_block(recipe), quiet=True)
         return
     teacher = run.load_teacher()
     if recipe.intermediate is not None:
         match(student, teacher, recipe.intermediate, channels)
     if recipe.patient is not None:
         _patient_wrap(run, recipe.patient)(student, channels)
+
+
+def _describe_student(recipe: Recipe, student: PreTrainedModel) -> str:
+    """Its size, and where it starts."""
+    config, settings = student.config, recipe.student
+    size = f"{config.num_hidden_layers} layers of {config.hidden_size}, {student.num_parameters() / 1e6:.1f}M"
+    if settings.start == "cut":
+        chosen = settings.layers or "spaced"
+        return f"{size} parameters, cut from {settings.source or recipe.reader} (layers: {chosen})"
+    return f"{size} parameters, " + (f"from {settings.model}" if settings.model else "from random weights")
 
 
 def _trainings(block: TrialSettings | IntermediateSettings | None) -> Iterator[dict[str, Any]]:
@@ -184,11 +199,13 @@ _METHODS: Mapping[str, Callable[[Run], str]] = {
 }
 
 
-def _with_answers(run: Run, settings: TrialSettings, layers: tuple[int, ...] = ()) -> Dataset:
+def _with_answers(
+    run: Run, settings: TrialSettings, layers: tuple[int, ...] = (), *, quiet: bool = False
+) -> Dataset:
+    """The training rows with the teacher's answers, or with a file's."""
     if isinstance(settings, SoftLabelSettings) and settings.predictions is not None:
-        return add_predictions(
-            run.prepared.train, run.prepared.task.kind, run.prepared.data.labels, Path(settings.predictions)
-        )
+        prepared, file = run.prepared, Path(settings.predictions)
+        return add_predictions(prepared.train, prepared.task.kind, prepared.data.labels, file, quiet=quiet)
     assert run.teacher_hash is not None  # distill asked for a teacher
     arguments = build_arguments({"seed": run.recipe.seed, **settings.training}, run.output_dir)
     return add_teacher_answers(

@@ -32,8 +32,15 @@ KINDS: tuple[KindName, ...] = ("classification", "multiple-choice", "regression"
 SMALLEST = 1e-6
 
 
-def add_predictions(encoded: Dataset, kind: KindName, labels: Sequence[str] | None, file: Path) -> Dataset:
-    """The encoded rows with a column of logits read from the file."""
+def add_predictions(
+    encoded: Dataset, kind: KindName, labels: Sequence[str] | None, file: Path, *, quiet: bool = False
+) -> Dataset:
+    """The encoded rows with a column of logits read from the file.
+
+    Args:
+        labels: in the order of the file's values.
+        quiet: say nothing about what was read.
+    """
     numbers, logits = _read(file, kind)
     order = np.argsort(numbers, kind="stable")
     numbers = numbers[order]
@@ -41,18 +48,20 @@ def add_predictions(encoded: Dataset, kind: KindName, labels: Sequence[str] | No
     wanted = np.asarray(encoded["row"][:])
     places = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
     missing = wanted[numbers[places] != wanted]
+    if len(missing) and np.isin(wanted + 1, numbers).all():
+        raise DataError(f"{file}: row must count from 0; it goes from 1 to {numbers[-1]}. Subtract 1.")
     if len(missing):
         raise DataError(
             f"{file}: row must name every training row, and {len(missing):,} of {len(wanted):,} are not "
             f"there, e.g. {_few(missing)}. Add them, or take them out of the training file."
         )
-    if len(numbers) > len(wanted):
+    if len(numbers) > len(wanted) and not quiet:
         logger.warning(
             "%s: %d rows that are not in the training set are passed over.", file, len(numbers) - len(wanted)
         )
     chosen = [logits[index] for index in order[places]]
     _check_sizes(file, kind, labels, chosen, encoded)
-    if kind != "regression":
+    if kind != "regression" and not quiet:
         _say_agreement(file, chosen, encoded, labels)
     column = pa.array(chosen, pa.list_(pa.float32()))
     return concatenate_datasets([encoded, Dataset(pa.table({TEACHER + "logits": column}))], axis=1)
@@ -65,7 +74,10 @@ def _read(file: Path, kind: KindName) -> tuple[NDArray[np.int64], list[NDArray[n
     try:
         table = pq.read_table(file)
     except (OSError, pa.ArrowInvalid) as error:
-        raise DataError(f"soft_labels.predictions: {file} cannot be read as Parquet: {error}") from None
+        raise DataError(
+            f"soft_labels.predictions: {file} cannot be read as Parquet: {error} Write it "
+            "with pandas' to_parquet."
+        ) from None
     names = ("score", "logits") if kind == "regression" else ("logits", "probabilities")
     name = next((name for name in names if name in table.column_names), None)
     if name is None or "row" not in table.column_names:
@@ -73,6 +85,8 @@ def _read(file: Path, kind: KindName) -> tuple[NDArray[np.int64], list[NDArray[n
             f"{file} must have the columns row and {' or '.join(names)}; it has "
             f"{', '.join(table.column_names)}."
         )
+    if all(name in table.column_names for name in names):
+        raise DataError(f"{file} must have one of {' and '.join(names)}; it has both. Drop one.")
     for column in ("row", name):
         if table[column].null_count:
             raise DataError(
@@ -112,7 +126,10 @@ def _check_probabilities(file: Path, flat: NDArray[np.float64], sizes: NDArray[n
     starts = np.cumsum(sizes) - sizes
     if not len(starts):
         return
-    bad = (np.abs(np.add.reduceat(flat, starts) - 1) > 0.01) | (np.minimum.reduceat(flat, starts) < 0)
+    sums = np.add.reduceat(flat, starts)
+    bad = (np.abs(sums - 1) > 0.01) | (np.minimum.reduceat(flat, starts) < 0)
+    if bad.all() and (np.abs(sums - 100) < 1).all():
+        raise DataError(f"{file}: probabilities must sum to 1; these sum to 100. Divide them by 100.")
     if bad.any():
         raise DataError(
             f"{file}: probabilities must be at least 0 and sum to 1; {int(bad.sum()):,} rows do not, e.g. "
@@ -163,7 +180,10 @@ def _say_agreement(
     order = f" Its values are taken in this order: {', '.join(labels)}." if labels else ""
     logger.info("%s agrees with the labels on %.1f%% of the rows.%s", file, 100 * share, order)
     if share < 1 / max(len(values) for values in chosen):
-        logger.warning("That is worse than guessing. Are rows and labels in the right order?")
+        logger.warning(
+            "That is worse than guessing. Are the rows in the right order, and the labels? data.labels says "
+            "another one."
+        )
 
 
 def _few(numbers: NDArray[np.int64]) -> str:

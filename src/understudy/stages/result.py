@@ -20,6 +20,7 @@ from understudy.data.load import TaskData
 from understudy.errors import ModelError, OutputError, RecipeError
 from understudy.evaluation.score import Score
 from understudy.files import hash_file, write_atomically
+from understudy.models.pretrained import load_config
 from understudy.recipe.recipe import Recipe
 
 logger = logging.getLogger(__name__)
@@ -146,7 +147,11 @@ def hash_model(model: str) -> str:
     """A hash of a model's weights and config: of a folder's files, else its name and the hub's commit."""
     folder = Path(model).expanduser()
     if not folder.is_dir():
-        commit = extract_commit_hash(cached_file(model, "config.json"), None)
+        try:
+            commit = extract_commit_hash(cached_file(model, "config.json"), None)
+        except OSError:
+            load_config(model)  # says what is wrong
+            raise
         if commit is None:
             raise ModelError(f"the hub's commit of {model!r} cannot be told. Save the model to a folder.")
         return f"{model}@{commit}"

@@ -83,7 +83,15 @@ def train_trials(
     base = build_arguments({"seed": recipe.seed, **lesson.settings.training}, output_dir / TRAINING_FOLDER)
     train = lesson.train()
 
+    total = math.prod(len(values) for values in lesson.settings.search.values())
+    if total > 1 and base.should_save:
+        names = ", ".join(lesson.settings.search)
+        logger.info("%s: a search of %d trials over %s", output_dir.name, total, names)
+
     def run(number: int, values: Mapping[str, Any]) -> float:
+        if total > 1 and base.should_save:
+            shown = ", ".join(f"{name} {value}" for name, value in values.items())
+            logger.info("%s: trial %d of %d: %s", output_dir.name, number + 1, total, shown)
         try:
             folder = output_dir / TRIALS / str(number)
             return _run_trial(recipe, lesson, prepared, train, folder, start, values)

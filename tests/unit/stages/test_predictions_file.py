@@ -53,7 +53,7 @@ def test_scores_of_regression(tmp_path: Path) -> None:
 def test_labels_in_another_order_are_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = write(tmp_path, row=[0, 1, 3], logits=[[1.0, 0], [0, 1], [1, 0]])
     add_predictions(ROWS, "classification", LABELS, file)
-    assert "worse than guessing. Are rows and labels in the right order?" in caplog.text
+    assert "worse than guessing. Are the rows in the right order, and the labels?" in caplog.text
 
 
 GOOD = [[0.5, 0.5]] * 3
@@ -68,6 +68,9 @@ GOOD = [[0.5, 0.5]] * 3
             {"row": [0, 1, 1, 3], "logits": [*GOOD, [0, 1]]},
             "row must be there once; 1 are there again, e.g. 1",
         ),
+        ({"row": [1, 2, 4], "logits": GOOD}, "row must count from 0; it goes from 1 to 4. Subtract 1"),
+        ({"row": [0, 1, 3], "logits": GOOD, "probabilities": GOOD}, "it has both. Drop one"),
+        ({"row": [0, 1, 3], "probabilities": [[90, 10]] * 3}, "these sum to 100. Divide them by 100"),
         ({"row": [0, 1, 3]}, "must have the columns row and logits or probabilities; it has row"),
         ({"logits": GOOD}, "must have the columns row and"),
         ({"row": ["a", "b", "c"], "logits": GOOD}, "row must be whole numbers, got"),
@@ -144,5 +147,7 @@ def test_what_a_file_cannot_stand_for(values: dict[str, str], message: str) -> N
 def test_without_a_teacher_the_tokenizer_is_the_students() -> None:
     recipe = {"task": "sst2", "method": "soft-labels", "soft_labels": {"predictions": "f.parquet"}}
     assert Recipe.from_mapping(recipe | {"student": {"model": "m"}}).reader == "m"
-    with pytest.raises(RecipeError, match=r"give student\.model or student\.source"):
+    with pytest.raises(
+        RecipeError, match=r"--student, or the one to cut a smaller student from with --set student\.source="
+    ):
         _ = Recipe.from_mapping(recipe).reader
