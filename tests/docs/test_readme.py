@@ -89,7 +89,7 @@ def test_the_tables_say_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> No
     assert with_tables(log) == log
     for mark in ("starts", "held-out", "patient"):
         assert f"<!-- {mark} -->\n| task |" in log
-    for mark in ("teachers", "students"):
+    for mark in ("teachers", "students", "starts"):
         assert f"<!-- {mark} -->\n| task |" in README
 
 
