@@ -49,6 +49,8 @@ def test_every_kind_is_augmented_and_read_again(kind: str, encoder: Path, tmp_pa
     )
     for row in written:
         assert bool(row["replaced"]) == (row["variant"] is not None)
+    assert result.content["examples"]
+    assert all(example["before"] != example["after"] for example in result.content["examples"])
     # The originals are the training set, and all of it is a training set again.
     task = get_task(example.task)
     plain = load_data(task, DataSettings(train=file), ["train"])

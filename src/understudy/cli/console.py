@@ -103,8 +103,10 @@ def print_scores(result: StageResult) -> None:
 
 
 def print_augmented(result: StageResult) -> None:
-    """How many variants there are, and how many were dropped."""
+    """A few variants to look at, how many there are, and how many were dropped."""
     counts, console = result.content["augmented"], Console(stderr=True, highlight=False, soft_wrap=True)
+    for example in result.content["examples"]:
+        console.print(escape(f"  {example['before'][:200]}\n→ {example['after'][:200]}"))
     console.print(
         f"{counts['rows']:,} rows became {counts['written']:,} in {result.content['seconds'] / 60:.1f} "
         f"minutes: {counts['tried']:,} variants were tried, {counts.get('duplicates', 0):,} were there "

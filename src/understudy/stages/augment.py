@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import pyarrow.parquet as pq
 import torch
 from tqdm.auto import tqdm
 from transformers import AutoModelForMaskedLM
@@ -124,6 +125,7 @@ def augment_from_recipe(
         "stage": "augment",
         "task": recipe.task,
         "augmented": dict(counts),
+        "examples": some_variants(files[0]),
         **data_content(data),
         # Since the last start, where the run was interrupted.
         "seconds": round(time.perf_counter() - started, 1),
@@ -134,6 +136,25 @@ def augment_from_recipe(
     }
     write_result(output_dir, content)
     return StageResult(output_dir, content)
+
+
+def some_variants(file: Path, count: int = 3) -> list[dict[str, str]]:
+    """A few variants to look at: a text and what became of it."""
+    examples: dict[int, dict[str, str]] = {}  # one of a row
+    original: dict[str, Any] = {}
+    for row in pq.read_table(file).to_pylist():
+        if row["variant"] is None:
+            original = row
+        elif row["source_row"] not in examples and len(examples) < count:
+            before, after = (_side(one, row["side"]) for one in (original, row))
+            examples[row["source_row"]] = {"before": before, "after": after}
+    return list(examples.values())
+
+
+def _side(row: Row, name: str) -> str:
+    column, _, place = name.partition(".")
+    value = row[column][int(place)] if place else row[column]
+    return " ".join(value) if isinstance(value, list) else str(value)
 
 
 def shard_path(folder: Path, number: int) -> Path:
