@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from transformers import ProgressCallback, TrainerControl, TrainerState, TrainingArguments
+
+
+def stage_name(training_dir: Path) -> str:
+    """What is trained in a folder.
+
+    >>> stage_name(Path("students/mrpc/intermediate/training"))
+    'intermediate'
+    >>> stage_name(Path("students/mrpc/patient/trials/2/training"))
+    'patient, trial 3'
+    """
+    *_, stage, folder, name = ("", "", *training_dir.parent.parts)
+    return f"{stage}, trial {int(name) + 1}" if folder == "trials" and name.isdigit() else name
 
 
 class FiguresOnTheBar(ProgressCallback):
@@ -16,6 +29,13 @@ class FiguresOnTheBar(ProgressCallback):
     def __init__(self) -> None:
         super().__init__()
         self.figures: dict[str, str] = {}
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        super().on_train_begin(args, state, control, **kwargs)  # type: ignore[no-untyped-call]
+        if self.training_bar is not None:
+            self.training_bar.set_description(stage_name(Path(str(args.output_dir))))
 
     def on_log(
         self,
