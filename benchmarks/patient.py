@@ -7,9 +7,9 @@ pretrained encoder learn four ways for equally many steps: `labels` (soft labels
     python benchmarks/patient.py --grid      # a part of the paper's grid, on MRPC with three layers
     python benchmarks/patient.py             # with the values it found
 
-Runs that are already in the output folder are not made again, so the script can be stopped, or started
-twice side by side with different --layers or --ways. `--quick` makes a few steps of MRPC and writes no
-results.
+Runs that are in the results or in the output folder are not made again, so the script can be stopped, or
+started twice side by side with different --layers or --ways. `--quick` makes a few steps of MRPC and writes
+no results.
 """
 
 from __future__ import annotations
@@ -61,11 +61,13 @@ def main() -> None:
         learn("grid", "mrpc", 3, 1, options)
         collect(options)
         return
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for seed in options.seeds:
         for layers in options.layers:
             for task in TASKS:
                 for way in options.ways:
-                    learn(way, task, layers, seed, options)
+                    if f"{task}-{layers}l-{way}-{seed}" not in known:
+                        learn(way, task, layers, seed, options)
     results = collect(options)
     for task in TASKS:
         for layers in LAYERS:
@@ -80,15 +82,16 @@ def main() -> None:
 
 
 def collect(options: argparse.Namespace) -> dict[str, Any]:
-    """The records of all finished runs, whichever process made them."""
+    """The results so far with the records of all finished runs, whichever process made them."""
     prefix = "patient-"
-    results = {
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results |= {
         folder.name.removeprefix(prefix): json.loads((folder / RECORD).read_text())
         for folder in sorted(options.output_dir.glob(f"{prefix}*"))
         if (folder / RECORD).exists()
     }
     RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=2) + "\n")
     return results
 
 
