@@ -80,6 +80,12 @@ def test_a_student_learns_from_augmented_rows(encoder: Path, tmp_path: Path) -> 
         teacher, method="soft-labels", task="classification", output_dir=tmp_path / "out", settings=settings
     )
     assert result.content["counts"]["train"]["rows"] == len(rows_of(tmp_path / "more")) > 8
+    (shard,) = (tmp_path / "more" / "rows").glob("*.parquet")
+    shard.write_bytes(shard.read_bytes()[:-1] + b"x")
+    with pytest.raises(DataError, match="is not what understudy augment wrote"):
+        understudy.distill(
+            teacher, method="soft-labels", task="classification", output_dir=tmp_path / "b", settings=settings
+        )
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -201,7 +207,7 @@ def test_what_is_refused(encoder: Path, tmp_path: Path) -> None:
         )
 
 
-def ray_workers(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+def ray_workers() -> list[psutil.Process]:
     """Processes of Ray that hold a model; Ray writes what they run into their command line."""
     found = []
     for child in psutil.process_iter(["cmdline"]):
@@ -229,7 +235,7 @@ def test_ray_makes_the_same_shards_though_its_workers_are_killed(
         while process.poll() is None:
             assert time.monotonic() < deadline, (tmp_path / "said.txt").read_text("utf-8", "replace")
             made = len(contents(tmp_path / "b"))
-            workers = ray_workers(process)
+            workers = ray_workers()
             if kills < 2 and workers and made >= 2 + 8 * kills:
                 workers[0].kill()
                 kills += 1

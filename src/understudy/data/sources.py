@@ -23,6 +23,7 @@ from understudy.errors import DataError, RecipeError
 from understudy.files import hash_file
 
 SPLITS = ("train", "dev", "test")
+AUGMENTED_ROWS = "rows"  # the folder of augmented rows, beside their result.json
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,12 @@ def _augmented_source(task: Task, folder: Path) -> Source:
     content = json.loads(result.read_text("utf-8"))
     if content.get("task") != task.name:
         raise DataError(f"data.augmented: {folder} was made for {content.get('task')}, and not {task.name}.")
-    files = [folder / "rows" / name for name in content["files"]]
+    files = [folder / AUGMENTED_ROWS / name for name in content["files"]]
+    for file in files:
+        if not file.is_file() or hash_file(file) != content["files"][file.name]:
+            raise DataError(
+                f"data.augmented: {file} is not what understudy augment wrote. Run it again with --overwrite."
+            )
     kind = KINDS[task.kind]
     found = set(pq.read_schema(files[0]).names)
     columns = {name: name for name in kind.required + kind.optional if name in found}

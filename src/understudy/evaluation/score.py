@@ -17,6 +17,7 @@ from understudy.data.tasks import Task
 from understudy.evaluation.bootstrap import Estimate, estimate
 from understudy.evaluation.metrics import METRICS
 from understudy.evaluation.outcomes import Logits, Predictions, judge
+from understudy.models.pretrained import default_device
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,7 @@ def predict_logits(
     Not by Trainer: a process that has trained in bf16 keeps casting to it. Logits of tokens are
     padded to the longest row.
     """
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    device = device or torch.device("cpu")
+    device = default_device()
     model = model.to(device).eval()  # type: ignore[arg-type]  # transformers' decorator loses the type
     collate = Collator(tokenizer)
     parts: list[tuple[NDArray[np.float32], ...]] = []

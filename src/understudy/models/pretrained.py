@@ -148,6 +148,12 @@ def load_model(
     return loaded
 
 
+def default_device() -> torch.device:
+    """The accelerator, where there is one."""
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return found or torch.device("cpu")
+
+
 def load_encoder(model: str) -> PreTrainedModel:
     """Load a model without any head, in float32."""
     load_config(model)  # for its errors

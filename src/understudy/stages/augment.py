@@ -19,13 +19,13 @@ from understudy.augmentation.examples import Row, entity_names
 from understudy.augmentation.run import augment_rows, shard_counts, shard_schema, write_shard
 from understudy.augmentation.vectors import load_vectors
 from understudy.data.load import TaskData, load_data
+from understudy.data.sources import AUGMENTED_ROWS
 from understudy.errors import ModelError, RecipeError
 from understudy.files import hash_file
-from understudy.models.pretrained import check_max_length, load_config, load_tokenizer
+from understudy.models.pretrained import check_max_length, default_device, load_config, load_tokenizer
 from understudy.recipe.load import build_recipe, what_is_given
 from understudy.recipe.recipe import Recipe
 from understudy.stages.result import (
-    AUGMENTED_ROWS,
     StageResult,
     announce,
     check_output,
@@ -217,10 +217,9 @@ def load_masked_words(recipe: Recipe) -> MaskedWords:
             f"augment.model must have a masked language model's head; {settings.model} is {found}. Give the "
             "pretrained model and not a fine-tuned one."
         )
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     model = AutoModelForMaskedLM.from_pretrained(settings.model, dtype=torch.float32)
     return MaskedWords(
-        model.to(device or torch.device("cpu")),
+        model.to(default_device()),
         tokenizer,
         count=settings.candidates,
         max_length=settings.max_length,

@@ -112,14 +112,13 @@ def distill_recipe(
         raise RecipeError("--predictions goes with --method soft-labels: a file has no layers to learn from.")
     teacher = student_inside(teacher) if teacher is not None else None
     given = what_is_given({"teacher": teacher, "data.source": data, "soft_labels.predictions": predictions})
+    settings = parse_settings(settings)
     if student is not None:
         start = parse_student(student)
-        if "shape" in start:  # other sizes; how the recipe starts a student stays
-            given |= dict.fromkeys(f"student.{name}" for name in ("model", *SIZES))
-            given["student.shape"] = start["shape"]
+        if "shape" in start:  # how the recipe starts a student stays
+            settings = {"student.model": None, "student.shape": start["shape"]} | settings
         else:
             given["student"] = start  # in place of the recipe's whole block
-    settings = parse_settings(settings)
     if "student.shape" in settings:  # in place of the recipe's sizes, and not below them
         settings = dict.fromkeys(f"student.{name}" for name in SIZES) | settings
     saved = saved_recipe(teacher) if teacher is not None else None

@@ -27,7 +27,6 @@ from understudy.errors import DataError
 
 logger = logging.getLogger(__name__)
 
-KINDS: tuple[KindName, ...] = ("classification", "multiple-choice", "regression")
 # The least probability, so that its logarithm is a number.
 SMALLEST = 1e-6
 
@@ -94,31 +93,35 @@ def _read(file: Path, kind: KindName) -> tuple[NDArray[np.int64], list[NDArray[n
                 "rows out here and in the training file."
             )
     if not pa.types.is_integer(table["row"].type):
-        raise DataError(f"{file}: row must be whole numbers, got {table['row'].type}.")
+        raise DataError(f"{file}: row must be whole numbers from 0, got {table['row'].type}.")
     numbers = table["row"].to_numpy().astype(np.int64)
-    if name == "score":
-        return numbers, list(_floats(file, name, table[name])[:, None])
     try:
-        lists = table[name].cast(pa.list_(pa.float64())).combine_chunks()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise DataError(f"{file}: {name} must be lists of numbers, got {table[name].type}.") from None
+        values = table[name].cast(pa.float64() if name == "score" else pa.list_(pa.float64()))
+    except pa.ArrowException:  # no such cast, or not of these values
+        expected = "numbers" if name == "score" else "lists of numbers"
+        raise DataError(f"{file}: {name} must be {expected}, got {table[name].type}.") from None
+    if name == "score":
+        return numbers, list(_finite(file, name, values)[:, None])
+    lists = values.combine_chunks()
     sizes = lists.value_lengths().to_numpy()
-    flat = _floats(file, name, lists.flatten())
+    flat = _finite(file, name, lists.flatten())
     if not sizes.all():
-        raise DataError(f"{file}: {name} has an empty list at place {int(np.argmin(sizes))}.")
+        place = int(np.argmin(sizes))
+        raise DataError(f"{file}: {name} of row {numbers[place]} is an empty list. Fill it in.")
     if name == "probabilities":
         _check_probabilities(file, flat, sizes)
         flat = np.log(np.maximum(flat, SMALLEST))
     return numbers, np.split(flat.astype(np.float32), np.cumsum(sizes)[:-1])
 
 
-def _floats(file: Path, name: str, column: pa.Array) -> NDArray[np.float64]:
-    try:
-        values: NDArray[np.float64] = np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError):
-        raise DataError(f"{file}: {name} must hold numbers, got {column.type}.") from None
-    if not np.isfinite(values).all():
-        raise DataError(f"{file}: {name} holds {np.sum(~np.isfinite(values)):,} values that are no numbers.")
+def _finite(file: Path, name: str, column: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
+    values: NDArray[np.float64] = column.to_numpy(zero_copy_only=False)
+    broken = int(np.sum(~np.isfinite(values)))
+    if broken:
+        raise DataError(
+            f"{file}: {name} holds {broken:,} values that are no numbers. Mend them, or leave their rows out "
+            "here and in the training file."
+        )
     return values
 
 
@@ -139,11 +142,11 @@ def _check_probabilities(file: Path, flat: NDArray[np.float64], sizes: NDArray[n
 
 def _check_rows(file: Path, numbers: NDArray[np.int64]) -> None:
     if not len(numbers):
-        raise DataError(f"{file} has no rows.")
+        raise DataError(f"{file} must have a row for every training row; it has none.")
     twice = numbers[1:][numbers[1:] == numbers[:-1]]
     if len(twice):
         raise DataError(
-            f"{file}: row must be there once; {len(twice):,} are there again, e.g. {_few(twice)}."
+            f"{file}: row must be there once; {len(twice):,} are there again, e.g. {_few(twice)}. Keep one."
         )
 
 
@@ -167,7 +170,7 @@ def _check_sizes(
         place = int(wrong[0])
         raise DataError(
             f"{file}: there must be a value for each of the {expected[place]} {what}; row "
-            f"{encoded['row'][place]} has {found[place]}."
+            f"{encoded['row'][place]} has {found[place]}. Write as many, in this order."
         )
 
 

@@ -29,7 +29,6 @@ RESULT = "result.json"
 TRAINING_FOLDER = "training"  # checkpoints and tracker logs, beside the model
 RECIPE = "recipe.yaml"
 STUDENT = "student"  # the model that a distillation leaves
-AUGMENTED_ROWS = "rows"
 # And its stages.
 INTERMEDIATE, PREDICTION, SOFT_LABELS, PATIENT = "intermediate", "prediction", "soft-labels", "patient"
 STAGES = (INTERMEDIATE, PREDICTION, SOFT_LABELS, PATIENT)

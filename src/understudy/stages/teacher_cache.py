@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,14 +83,15 @@ def add_teacher_answers(
     folder.mkdir(parents=True, exist_ok=True)
     shards = _shards(folder, len(encoded), layers)
     mine = shards[arguments.process_index :: arguments.world_size]
-    missing = [shard for shard in mine if not all(_is_whole(file) for file in shard.files)]
+    missing = {shard: {file for file in shard.files if not _is_whole(file)} for shard in mine}
+    missing = {shard: files for shard, files in missing.items() if files}
     if missing:
         teacher = load_teacher().to(arguments.device)  # type: ignore[arg-type]  # transformers' decorator
         total = sum(shard.stop - shard.start for shard in missing)
         with tqdm(total=total, desc="Teacher", unit=" rows", disable=not arguments.should_save) as bar:
-            for shard in missing:
+            for shard, files in missing.items():
                 rows = encoded.select(range(shard.start, shard.stop))
-                _fill(shard, rows, kind, teacher, tokenizer, arguments, layers, bar)
+                _fill(shard, files, rows, kind, teacher, tokenizer, arguments, layers, bar)
     if arguments.world_size > 1:
         torch.distributed.barrier()
         unseen = [shard for shard in shards if not all(file.exists() for file in shard.files)]
@@ -130,6 +131,7 @@ def _shards(folder: Path, num_rows: int, layers: Sequence[int]) -> list[Shard]:
 
 def _fill(
     shard: Shard,
+    files: Collection[Path],
     rows: Dataset,
     kind: KindName,
     teacher: PreTrainedModel,
@@ -138,7 +140,12 @@ def _fill(
     layers: Sequence[int],
     bar: Any,
 ) -> None:
-    """Compute a shard's answers, alike in length at a time, and write them in the order of the rows."""
+    """Compute a shard's answers, alike in length at a time, and write them in the order of the rows.
+
+    Args:
+        files: of the shard, that are to be written. The others stay as they are: an unfinished run may have
+            learnt from them, and another machine rounds otherwise.
+    """
     collate = Collator(tokenizer)
     lengths = np.asarray(rows["length"][:])
     order = np.argsort(-lengths, kind="stable")
@@ -165,11 +172,9 @@ def _fill(
                 states[index] = values.tobytes()
         bar.update(len(chosen))
     table = pa.table({"row": pa.array(rows["row"][:], pa.int64()), **_float32(predictions)})
-    # What is whole stays as it is: an unfinished run may have learnt from it, and another machine rounds
-    # otherwise.
-    if not _is_whole(shard.predictions):
+    if shard.predictions in files:
         _write(shard.predictions, lambda path: pq.write_table(table, path))
-    if shard.states is not None:
+    if shard.states is not None and shard.states in files:
         column = pa.table({TEACHER_STATES: pa.array(states, pa.binary())})
         _write(shard.states, lambda path: _write_arrow(column, path))
 

@@ -73,7 +73,7 @@ GOOD = [[0.5, 0.5]] * 3
         ({"row": [0, 1, 3], "probabilities": [[90, 10]] * 3}, "these sum to 100. Divide them by 100"),
         ({"row": [0, 1, 3]}, "must have the columns row and logits or probabilities; it has row"),
         ({"logits": GOOD}, "must have the columns row and"),
-        ({"row": ["a", "b", "c"], "logits": GOOD}, "row must be whole numbers, got"),
+        ({"row": ["a", "b", "c"], "logits": GOOD}, "row must be whole numbers from 0, got"),
         ({"row": [0, 1, None], "logits": GOOD}, "row is empty in 1 rows"),
         ({"row": [0, 1, 3], "logits": [[1.0, 0], None, [1, 0]]}, "logits is empty in 1 rows"),
         (
@@ -92,7 +92,7 @@ GOOD = [[0.5, 0.5]] * 3
         ),
         (
             {"row": [0, 1, 3], "probabilities": [[0.5, 0.5], [1.0], []]},
-            "probabilities has an empty list at place 2",
+            "probabilities of row 3 is an empty list",
         ),
     ],
 )
@@ -101,6 +101,19 @@ def test_bad_files(columns: dict[str, Any], message: str, tmp_path: Path) -> Non
     with pytest.raises(DataError, match=message) as error:
         add_predictions(ROWS, "classification", LABELS, file)
     assert str(file) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        (["a", "b", "c"], "score must be numbers, got"),
+        ([1.0, float("inf"), 2], "score holds 1 values that are no"),
+    ],
+)
+def test_bad_scores(scores: list[Any], message: str, tmp_path: Path) -> None:
+    file = write(tmp_path, row=[0, 1, 3], score=scores)
+    with pytest.raises(DataError, match=message):
+        add_predictions(ROWS, "regression", None, file)
 
 
 def test_every_choice_has_a_value(tmp_path: Path) -> None:
