@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runs import RECORD, finish, settings_options
+from runs import RECORD, finish, settings_options, students_parser
 
 RESULTS = Path(__file__).parent / "results" / "patient.json"
 TASKS, LAYERS, SEEDS = ("mrpc", "rte", "sst2"), (6, 3), (1, 2, 3)
@@ -41,17 +41,11 @@ ALPHA, TEMPERATURE, BETA = 0.7, 20.0, 1000.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--teachers", type=Path, default=Path("teachers"))
-    parser.add_argument("--assets", type=Path, default=Path("../shared/assets"))
-    parser.add_argument("--output-dir", type=Path, default=Path("students"))
+    parser = students_parser(__doc__)
     parser.add_argument("--layers", nargs="+", type=int, choices=LAYERS, default=LAYERS)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--seeds", nargs="+", type=int, choices=SEEDS, default=SEEDS)
     parser.add_argument("--grid", action="store_true")
-    parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     if options.quick:
         options.output_dir /= "quick"  # so that no real run takes them for its own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shlex
@@ -13,6 +14,18 @@ from pathlib import Path
 from typing import Any
 
 RECORD = "record.json"
+
+
+def students_parser(description: str | None) -> argparse.ArgumentParser:
+    """The options of a script that makes students of teachers."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--teachers", type=Path, default=Path("teachers"))
+    parser.add_argument("--assets", type=Path, default=Path("../shared/assets"))
+    parser.add_argument("--output-dir", type=Path, default=Path("students"))
+    parser.add_argument("--quick", action="store_true")
+    return parser
 
 
 def finish(

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runs import finish, settings_options
+from runs import finish, settings_options, students_parser
 
 RESULTS = Path(__file__).parent / "results" / "starts.json"
 TASKS, SEEDS, STARTS = ("mrpc", "cola", "stsb"), (1, 2, 3), ("random", "cut")
@@ -27,13 +27,7 @@ STEPS = 200  # of each stage
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--teachers", type=Path, default=Path("teachers"))
-    parser.add_argument("--assets", type=Path, default=Path("../shared/assets"))
-    parser.add_argument("--output-dir", type=Path, default=Path("students"))
-    parser.add_argument("--quick", action="store_true")
+    parser = students_parser(__doc__)
     options = parser.parse_args()
     if options.quick:
         options.output_dir /= "quick"  # so that no real run takes them for its own

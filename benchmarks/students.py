@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runs import record
+from runs import record, students_parser
 
 RESULTS = Path(__file__).parent / "results" / "students.json"
 TASKS, SEEDS = ("sst2", "mrpc"), (1, 2, 3)
@@ -32,14 +32,8 @@ QUICK = ["--set", "intermediate.training.max_steps=10", "--set", "prediction.tra
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--teachers", type=Path, default=Path("teachers"))
-    parser.add_argument("--assets", type=Path, default=Path("../shared/assets"))
-    parser.add_argument("--output-dir", type=Path, default=Path("students"))
+    parser = students_parser(__doc__)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
-    parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() and not options.quick else {}
     for seed in (1,) if options.quick else SEEDS:
