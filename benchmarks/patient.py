@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
-import sys
 from pathlib import Path
 from typing import Any
 
-from runs import RECORD, finish, settings_options, students_parser
+from runs import collect, finish, settings_options, show_means, students_parser
 
 RESULTS = Path(__file__).parent / "results" / "patient.json"
 TASKS, LAYERS, SEEDS = ("mrpc", "rte", "sst2"), (6, 3), (1, 2, 3)
@@ -53,7 +51,7 @@ def main() -> None:
         return
     if options.grid:
         learn("grid", "mrpc", 3, 1, options)
-        collect(options)
+        collect(RESULTS, options)
         return
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for seed in options.seeds:
@@ -62,31 +60,9 @@ def main() -> None:
                 for way in options.ways:
                     if f"{task}-{layers}l-{way}-{seed}" not in known:
                         learn(way, task, layers, seed, options)
-    results = collect(options)
-    for task in TASKS:
-        for layers in LAYERS:
-            for way in WAYS:
-                found = [results.get(f"{task}-{layers}l-{way}-{seed}") for seed in SEEDS]
-                values = [run["scores"][next(iter(run["scores"]))]["value"] for run in found if run]
-                if values:
-                    shown = ", ".join(f"{value:.4f}" for value in values)
-                    mean = statistics.mean(values)
-                    print(f"{task:4} {layers} layers {way:11} mean {mean:.4f}  {shown}", file=sys.stderr)
+    results = collect(RESULTS, options)
+    show_means(results, [f"{task}-{layers}l-{way}" for task in TASKS for layers in LAYERS for way in WAYS])
     print(json.dumps(results))
-
-
-def collect(options: argparse.Namespace) -> dict[str, Any]:
-    """The results so far with the records of all finished runs, whichever process made them."""
-    prefix = "patient-"
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    results |= {
-        folder.name.removeprefix(prefix): json.loads((folder / RECORD).read_text())
-        for folder in sorted(options.output_dir.glob(f"{prefix}*"))
-        if (folder / RECORD).exists()
-    }
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=2) + "\n")
-    return results
 
 
 def learn(way: str, task: str, layers: int, seed: int, options: argparse.Namespace) -> dict[str, Any]:

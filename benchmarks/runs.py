@@ -6,9 +6,10 @@ import argparse
 import json
 import os
 import shlex
+import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,56 @@ def finish(
     return made
 
 
+def collect(file: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """The results in a file, with the records of all finished runs named after it in the output folder,
+    whichever process made them."""
+    prefix = f"{file.stem}-"
+    results = json.loads(file.read_text()) if file.exists() else {}
+    results |= {
+        folder.name.removeprefix(prefix): json.loads((folder / RECORD).read_text())
+        for folder in sorted(options.output_dir.glob(f"{prefix}*"))
+        if (folder / RECORD).exists()
+    }
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps(dict(sorted(results.items())), indent=2) + "\n")
+    return results
+
+
+def show_means(results: dict[str, Any], ways: Iterable[str]) -> None:
+    """Print each way's mean over its runs, and those."""
+    for way in ways:
+        runs = [run for name, run in sorted(results.items()) if name.startswith(f"{way}-")]
+        for metric in runs[0]["scores"] if runs else ():
+            values = [run["scores"][metric]["value"] for run in runs]
+            shown = ", ".join(f"{value:.4f}" for value in values)
+            print(f"{way:20} {metric:8} mean {statistics.mean(values):.4f}  {shown}", file=sys.stderr)
+
+
+def tinybert_student(
+    task: str, name: str, settings: dict[str, Any], steps: dict[str, int], options: argparse.Namespace
+) -> dict[str, Any]:
+    """Both of TinyBERT's task stages, for so many steps each; the run's record."""
+    settings = {"task": task} | settings
+    settings |= {
+        f"{stage}.training.max_steps": 5 if options.quick else count for stage, count in steps.items()
+    }
+    output = options.output_dir / name
+    command = ["understudy", "distill", str(options.teachers / task), "--recipe", "desk-tinybert-mrpc"]
+    command += ["--data", str(options.assets / "glue")]
+    command += settings_options(settings)
+    command += ["--output-dir", str(output)]
+
+    def describe(result: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "teacher": {name: figure["value"] for name, figure in result["against"]["scores"]["dev"].items()},
+            "difference": result["difference"]["dev"],
+            "steps": {name: stage["steps"] for name, stage in result["stages"].items()},
+            "held_out": result["stages"]["intermediate"]["held_out"],
+        }
+
+    return finish(command, output, describe)
+
+
 def settings_options(settings: dict[str, Any]) -> list[str]:
     """`--set key=value` for each."""
     return [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
@@ -60,8 +111,8 @@ def settings_options(settings: dict[str, Any]) -> list[str]:
 
 def record(result: dict[str, Any], command: list[str]) -> dict[str, Any]:
     """What is kept of a run, to be made again."""
-    return {
-        "scores": result["scores"]["dev"],
+    scores = {"scores": result["scores"]["dev"]} if "scores" in result else {}
+    return scores | {
         "command": shlex.join(command),
         "commit": git_commit(),
         "date": datetime.now(UTC).date().isoformat(),

@@ -19,11 +19,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from runs import finish, settings_options, students_parser
+from runs import collect, show_means, students_parser, tinybert_student
 
 RESULTS = Path(__file__).parent / "results" / "starts.json"
 TASKS, SEEDS, STARTS = ("mrpc", "cola", "stsb"), (1, 2, 3), ("random", "cut")
-STEPS = 200  # of each stage
+STEPS = {"intermediate": 200, "prediction": 200}
 
 
 def main() -> None:
@@ -33,54 +33,27 @@ def main() -> None:
         options.output_dir /= "quick"  # so that no real run takes them for its own
         print(json.dumps({start: learn("mrpc", start, 1, options)["held_out"] for start in STARTS}))
         return
-    results: dict[str, Any] = {}
     for seed in SEEDS:
         for task in TASKS:
             for start in STARTS:
-                results[f"{task}-{start}-{seed}"] = learn(task, start, seed, options)
-                RESULTS.parent.mkdir(exist_ok=True)
-                RESULTS.write_text(json.dumps(results, indent=2) + "\n")
-    for task in TASKS:
-        for start in STARTS:
-            found = [results[f"{task}-{start}-{seed}"] for seed in SEEDS]
-            for metric in found[0]["scores"]:
-                values = [run["scores"][metric]["value"] for run in found]
-                shown = ", ".join(f"{value:.4f}" for value in values)
-                print(
-                    f"{task} {start:6} {metric:8} mean {statistics.mean(values):.4f}  {shown}",
-                    file=sys.stderr,
-                )
-            for term in found[0]["held_out"]:
-                first, last = (
-                    statistics.mean(run["held_out"][term][when] for run in found)
-                    for when in ("first", "last")
-                )
-                print(f"{task} {start:6} {term:12} {first:.4g} → {last:.4g}", file=sys.stderr)
+                learn(task, start, seed, options)
+    results = collect(RESULTS, options)
+    ways = [f"{task}-{start}" for task in TASKS for start in STARTS]
+    show_means(results, ways)
+    for way in ways:
+        found = [run for name, run in results.items() if name.startswith(f"{way}-")]
+        for term in found[0]["held_out"]:
+            first, last = (
+                statistics.mean(run["held_out"][term][when] for run in found) for when in ("first", "last")
+            )
+            print(f"{way:11} {term:12} {first:.4g} → {last:.4g}", file=sys.stderr)
     print(json.dumps(results))
 
 
 def learn(task: str, start: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Make one run, or read what it left; its record."""
-    settings = {"task": task, "seed": seed, "student.init": start} | {
-        f"{stage}.training.max_steps": 5 if options.quick else STEPS
-        for stage in ("intermediate", "prediction")
-    }
-    output = options.output_dir / f"start-{task}-{start}-{seed}"
-    command = ["understudy", "distill", str(options.teachers / task), "--recipe", "desk-tinybert-mrpc"]
-    command += ["--data", str(options.assets / "glue")]
-    command += settings_options(settings)
-    command += ["--output-dir", str(output)]
-    return finish(command, output, describe)
-
-
-def describe(result: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of a run beside its scores."""
-    return {
-        "teacher": {name: figure["value"] for name, figure in result["against"]["scores"]["dev"].items()},
-        "difference": result["difference"]["dev"],
-        "steps": {name: stage["steps"] for name, stage in result["stages"].items()},
-        "held_out": result["stages"]["intermediate"]["held_out"],
-    }
+    settings = {"seed": seed, "student.init": start}
+    return tinybert_student(task, f"{RESULTS.stem}-{task}-{start}-{seed}", settings, STEPS, options)
 
 
 if __name__ == "__main__":

@@ -70,14 +70,20 @@ class MaskedWords:
         for place, (ids, _) in enumerate(inputs):
             by_length[-(-len(ids) // LENGTH_STEP) * LENGTH_STEP].append(place)
         result: list[tuple[str, ...]] = [()] * len(questions)
-        for length, places in sorted(by_length.items(), reverse=True):
-            rows = rows_of(length)
-            for start in range(0, len(places), rows):
-                part = places[start : start + rows]
-                best_BK = self.most_probable([inputs[place] for place in part], length, rows)
-                for place, ids in zip(part, best_BK, strict=False):
-                    result[place] = self._others(questions[place].word, ids)
+        # Around all passes: autocast keeps the weights it has cast, but not in inference mode.
+        with torch.no_grad(), self._autocast():
+            for length, places in sorted(by_length.items(), reverse=True):
+                rows = rows_of(length)
+                for start in range(0, len(places), rows):
+                    part = places[start : start + rows]
+                    best_BK = self.most_probable([inputs[place] for place in part], length, rows)
+                    for place, ids in zip(part, best_BK, strict=False):
+                        result[place] = self._others(questions[place].word, ids)
         return result
+
+    def _autocast(self) -> torch.autocast:
+        enabled = self.precision != torch.float32
+        return torch.autocast(self.model.device.type, dtype=self.precision, enabled=enabled)
 
     def _others(self, word: str, ids: Sequence[int]) -> tuple[str, ...]:
         words = dict.fromkeys(str(self.words[token]) for token in ids)
@@ -129,13 +135,8 @@ class MaskedWords:
             return output
 
         hook = self.model.base_model.register_forward_hook(keep_places)
-        enabled = self.precision != torch.float32
         try:
-            with (
-                torch.inference_mode(),
-                torch.autocast(ids_BL.device.type, dtype=self.precision, enabled=enabled),
-            ):
-                output = self.model(input_ids=ids_BL, attention_mask=mask_BL)
+            output = self.model(input_ids=ids_BL, attention_mask=mask_BL)
         finally:
             hook.remove()
         logits: Tensor = output.logits[:, 0].float()
