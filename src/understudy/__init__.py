@@ -10,20 +10,24 @@ if TYPE_CHECKING:
     from understudy.recipe.load import load_recipe
     from understudy.recipe.recipe import Recipe
     from understudy.stages.augment import augment
+    from understudy.stages.corpus import corpus
     from understudy.stages.distill import distill
     from understudy.stages.evaluate import evaluate
     from understudy.stages.finetune import finetune
+    from understudy.stages.general import general
 
 __version__ = version("understudy")
-__all__ = ["Recipe", "augment", "distill", "evaluate", "finetune", "load_recipe"]
+__all__ = ["Recipe", "augment", "corpus", "distill", "evaluate", "finetune", "general", "load_recipe"]
 
 # Loaded on first use: importing understudy must not import torch.
 _HOMES = {
     "Recipe": "understudy.recipe.recipe",
     "augment": "understudy.stages.augment",
+    "corpus": "understudy.stages.corpus",
     "distill": "understudy.stages.distill",
     "evaluate": "understudy.stages.evaluate",
     "finetune": "understudy.stages.finetune",
+    "general": "understudy.stages.general",
     "load_recipe": "understudy.recipe.load",
 }
 

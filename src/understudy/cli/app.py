@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from understudy.cli.augment import augment_command
+from understudy.cli.corpus import corpus_command
 from understudy.cli.distill import distill_command
 from understudy.cli.evaluate import evaluate_command
 from understudy.cli.finetune import finetune_command
+from understudy.cli.general import general_command
 from understudy.cli.recipes import recipes_command
 from understudy.errors import UnderstudyError
 
@@ -22,6 +24,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("finetune")(finetune_command)
+app.command("corpus")(corpus_command)
+app.command("general")(general_command)
 app.command("augment")(augment_command)
 app.command("distill")(distill_command)
 app.command("evaluate")(evaluate_command)

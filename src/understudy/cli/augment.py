@@ -8,6 +8,7 @@ import typer
 
 from understudy.cli.options import (
     DataOption,
+    EngineOption,
     JsonOption,
     OutputOption,
     OverwriteOption,
@@ -26,7 +27,7 @@ def augment_command(
     data: DataOption = None,
     recipe: RecipeOption = None,
     settings: SetOption = None,
-    engine: Annotated[str, typer.Option("--engine", help="local, or ray for many processes.")] = "local",
+    engine: EngineOption = "local",
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes of --engine ray.")] = 1,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,

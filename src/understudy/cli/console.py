@@ -117,6 +117,45 @@ def print_augmented(result: StageResult) -> None:
     )
 
 
+def print_corpus(result: StageResult) -> None:
+    """What the text became, and where it is."""
+    counts, console = result.content["corpus"], Console(stderr=True, highlight=False)
+    kept, held_out = counts["documents_kept"]["train"], counts["documents_kept"]["held-out"]
+    console.print(
+        f"{counts['documents']:,} documents: {counts['duplicates']:,} copies and {counts['unreadable']:,} "
+        f"empty or unreadable ones left out, {kept:,} to learn from, {held_out:,} held out"
+    )
+    blocks, tokens = counts["blocks"]["train"], counts["tokens"]["train"]
+    full = tokens / max(1, blocks * counts["max_length"])
+    console.print(
+        f"{blocks:,} blocks of up to {counts['max_length']} tokens, {full:.0%} full: {tokens:,} tokens, "
+        f"{counts['bytes'] / 1e6:,.1f} MB, in {result.content['seconds'] / 60:.1f} minutes"
+    )
+    console.print(f"Everything is in {result.output_dir}; distil with --corpus {result.output_dir}")
+
+
+def print_general(result: StageResult) -> None:
+    """What the student learnt of each layer, and how fast."""
+    content, console = result.content, Console(stderr=True, highlight=False)
+    if not content:  # a distributed run's other processes
+        return
+    if content["held_out"]:
+        table = Table(title="Losses on held-out text", title_justify="left")
+        for heading in ("term", "before", "after"):
+            table.add_column(heading, justify="left" if heading == "term" else "right")
+        for name, figure in content["held_out"].items():
+            table.add_row(name, f"{figure['first']:.4g}", f"{figure['last']:.4g}")
+        console.print(table)
+    seconds = content["seconds"]["training"]
+    student, teacher = content["parameters"]["student"], content["parameters"]["teacher"]
+    console.print(
+        f"{content['steps']:,} steps, {content['tokens']:,} tokens ({content['epochs']:g} epochs), the last "
+        f"{seconds / 60:.1f} minutes of it since the last start; {student / 1e6:.1f}M parameters against "
+        f"{teacher / 1e6:.1f}M"
+    )
+    console.print(f"The student is in {content['model']}; start from it with --student {content['model']}")
+
+
 def _print_distillation(console: Console, content: dict[str, Any]) -> None:
     """What the student learnt, what it weighs, and how long it took."""
     stages = content["stages"]

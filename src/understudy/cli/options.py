@@ -22,6 +22,7 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe; may be repeated."),
 ]
+EngineOption = Annotated[str, typer.Option("--engine", help="local, or ray for many machines.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 OutputOption = Annotated[Path, typer.Option("--output-dir", help="Gets everything that is made.")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace what is in --output-dir.")]

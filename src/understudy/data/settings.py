@@ -44,3 +44,24 @@ class DataSettings(BaseModel):
     """Question answering: tokens that neighbouring windows share; 128 or a third where not given."""
     bad_rows: Literal["refuse", "drop"] = "refuse"
     """Stop with a list of the bad rows, or leave them out and report how many."""
+
+
+class CorpusSettings(BaseModel):
+    """General text to token blocks; read by `understudy corpus`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sources: Annotated[list[str], Field(min_length=1)] | None = None
+    """Files, folders, patterns (`wiki/*.parquet`), fsspec addresses, or hub datasets."""
+    tokenizer: str | None = None
+    """The teacher's: a folder or a hub name."""
+    column: str = "text"
+    """That holds the text, of Parquet and JSON lines."""
+    max_length: Annotated[int, Field(ge=8)] = 128
+    """Tokens of a block, special tokens included."""
+    pairs: bool = False
+    """Two segments a block, as BERT's, instead of one."""
+    held_out: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.005
+    """The share of documents that nothing learns from."""
+    shard_megabytes: Annotated[float, Field(gt=0.0)] = 64.0
+    """Of text that become one file of blocks."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,7 +70,16 @@ def _check_exists(model: str) -> None:
         raise ModelError(f"a model must be a folder or a hub name; {model} is not a folder. Check the path.")
 
 
-def check_max_length(config: Any, tokenizer: PreTrainedTokenizerFast, max_length: int) -> None:
+def hash_tokenizer(tokenizer: PreTrainedTokenizerFast) -> str:
+    """A hash of everything that decides how a text is read, but for where it is cut or filled up."""
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    read = {name: value for name, value in content.items() if name not in ("truncation", "padding")}
+    return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
+
+
+def check_max_length(
+    config: Any, tokenizer: PreTrainedTokenizerFast, max_length: int, *, key: str = "data.max_length"
+) -> None:
     """Refuse a length the position embeddings cannot hold once a batch is padded."""
     positions = getattr(config, "max_position_embeddings", None) or max_length
     if config.model_type in _POSITIONS_AFTER_PADDING:
@@ -77,8 +88,8 @@ def check_max_length(config: Any, tokenizer: PreTrainedTokenizerFast, max_length
     limit -= limit % PAD_TO_MULTIPLE_OF
     if max_length > limit:
         raise ModelError(
-            f"data.max_length is {max_length}, and the model reads at most {limit} tokens. Use "
-            f"--set data.max_length={limit} or less."
+            f"{key} is {max_length}, and the model reads at most {limit} tokens. Use "
+            f"--set {key}={limit} or less."
         )
 
 
@@ -154,10 +165,16 @@ def default_device() -> torch.device:
     return found or torch.device("cpu")
 
 
-def load_encoder(model: str) -> PreTrainedModel:
-    """Load a model without any head, in float32."""
-    load_config(model)  # for its errors
-    encoder: PreTrainedModel = transformers.AutoModel.from_pretrained(model, dtype=torch.float32)
+def load_encoder(
+    model: str, *, dropout: float | None = None, attention: str | None = None
+) -> PreTrainedModel:
+    """Load a model without any head, in float32; `dropout` and `attention` as for `load_model`."""
+    config = load_config(model)
+    set_dropout(config, dropout)
+    options = {"attn_implementation": attention} if attention else {}
+    encoder: PreTrainedModel = transformers.AutoModel.from_pretrained(
+        model, config=config, dtype=torch.float32, **options
+    )
     encoder.train(False)
     return encoder
 

@@ -91,10 +91,18 @@ def parse_student(name: str) -> dict[str, str]:
     return {"shape": name} if is_shape else {"model": name}
 
 
+def student_settings(name: str) -> dict[str, Any]:
+    """What `--student NAME` changes in a recipe: the shape, how it starts one stays; or the whole block."""
+    start = parse_student(name)
+    return (
+        {"student.model": None, "student.shape": start["shape"]} if "shape" in start else {"student": start}
+    )
+
+
 def load_student(
     settings: StudentSettings,
     teacher: str,
-    task: Task,
+    task: Task | None,
     labels: Sequence[str] | None,
     *,
     sample: Callable[[], Iterable[Mapping[str, Tensor]]],
@@ -104,6 +112,7 @@ def load_student(
     """A student with the task's head: drawn from torch's random state, a saved one, or cut.
 
     Args:
+        task: None for a student without a head.
         teacher: its config gives vocabulary, positions and family; its tokenizer serves both.
         sample: batches of the encoder's inputs, by which a narrower student is cut.
         dropout, attention: as for `load_model`.
@@ -115,16 +124,18 @@ def load_student(
     check_start(settings)
     if settings.model is not None:
         _check_vocabulary(settings.model, teacher)
-        saved = load_model(
-            settings.model, task, labels, fine_tuned=False, dropout=dropout, attention=attention
-        )
-        return saved, None
+        options: dict[str, Any] = {"dropout": dropout, "attention": attention}
+        if task is None:
+            return load_encoder(settings.model, **options), None
+        return load_model(settings.model, task, labels, fine_tuned=False, **options), None
     config = base_config(settings, teacher)
-    set_labels(config, task, labels)
+    if task is not None:
+        set_labels(config, task, labels)
     set_dropout(config, dropout)
     if attention is not None:
         config._attn_implementation = attention
-    student: PreTrainedModel = getattr(transformers, task.auto_class).from_config(config)
+    auto_class = task.auto_class if task is not None else "AutoModel"
+    student: PreTrainedModel = getattr(transformers, auto_class).from_config(config)
     if settings.start != "cut":
         return student, None
     source = load_encoder(settings.source or teacher)

@@ -33,6 +33,13 @@ class IntermediateSettings(BaseModel):
     """transformers' TrainingArguments by its own names."""
 
 
+class GeneralSettings(IntermediateSettings):
+    """TinyBERT's general distillation: the same losses on general text."""
+
+    corpus: str | None = None
+    """A folder that `understudy corpus` wrote."""
+
+
 class TrialSettings(BaseModel):
     """A stage that may be trained several times, with the best on the development set kept."""
 

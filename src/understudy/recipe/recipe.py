@@ -11,11 +11,12 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from understudy.augmentation.settings import AugmentSettings
-from understudy.data.settings import DataSettings
+from understudy.data.settings import CorpusSettings, DataSettings
 from understudy.data.tasks import Task, get_task
 from understudy.errors import RecipeError
 from understudy.models.student import StudentSettings
 from understudy.recipe.distillation import (
+    GeneralSettings,
     IntermediateSettings,
     Method,
     Normalization,
@@ -36,8 +37,9 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    task: str
-    """A row of the task table, e.g. `mrpc`; for files of your own the kind, e.g. `classification`."""
+    task: str | None = None
+    """A row of the task table, e.g. `mrpc`; for files of your own the kind, e.g. `classification`; none for
+    general text."""
     model: str | None = None
     """The model to start from: a folder or a hub name."""
     method: Method | None = None
@@ -63,6 +65,8 @@ class Recipe(BaseModel):
     patient: PatientSettings | None = None
     augment: AugmentSettings | None = None
     """How the training set is augmented; read by `understudy augment`."""
+    corpus: CorpusSettings | None = None
+    general: GeneralSettings | None = None
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], *, origin: str = "recipe") -> Recipe:
@@ -76,9 +80,12 @@ class Recipe(BaseModel):
         except ValidationError as error:
             raise RecipeError("\n".join(f"{origin}: {line}" for line in _explain(error))) from None
         try:
-            task = get_task(recipe.task)
-            changed: dict[str, Any] = {"task": task.name, "training": check_training(recipe.training)}
-            for name in STAGES:
+            changed: dict[str, Any] = {"training": check_training(recipe.training)}
+            if recipe.task is not None:
+                changed["task"] = get_task(recipe.task).name
+            elif recipe.run not in ("general", "corpus"):
+                raise RecipeError("task must be given, e.g. task: mrpc.")
+            for name in (*STAGES, "general"):
                 block = getattr(recipe, name)
                 if block is not None:
                     changed[name] = _check_block(name, block)
@@ -89,7 +96,14 @@ class Recipe(BaseModel):
         return recipe
 
     @property
+    def run(self) -> str | None:
+        """What the recipe is for: a method of distillation, `general`, `corpus`, or None: fine-tuning."""
+        blocks = [name for name in ("general", "corpus") if getattr(self, name) is not None]
+        return self.method or next(iter(blocks), None)
+
+    @property
     def task_row(self) -> Task:
+        assert self.task is not None  # from_mapping and the stages of general text see to it
         return get_task(self.task)
 
     @property
@@ -121,14 +135,28 @@ _BLOCKS: Mapping[str, type[BaseModel]] = {
     "soft_labels": SoftLabelSettings,
     "patient": PatientSettings,
     "augment": AugmentSettings,
+    "corpus": CorpusSettings,
+    "general": GeneralSettings,
 }
 STAGES = ("intermediate", "prediction", "soft_labels", "patient")
-# The keys that a method reads beside those of every recipe; None is fine-tuning.
+# The keys that a run reads beside those of every recipe; None is fine-tuning.
+_TASK_KEYS = ("task", "data", "augment")
 _KEYS: Mapping[str | None, tuple[str, ...]] = {
-    None: ("model", "training"),
-    "tinybert": ("teacher", "student", "normalization", "intermediate", "prediction"),
-    "soft-labels": ("teacher", "student", "soft_labels"),
-    "patient": ("teacher", "student", "soft_labels", "patient"),
+    None: (*_TASK_KEYS, "model", "training", "dropout", "attention"),
+    "tinybert": (
+        *_TASK_KEYS,
+        "teacher",
+        "student",
+        "normalization",
+        "dropout",
+        "attention",
+        "intermediate",
+        "prediction",
+    ),
+    "soft-labels": (*_TASK_KEYS, "teacher", "student", "dropout", "attention", "soft_labels"),
+    "patient": (*_TASK_KEYS, "teacher", "student", "dropout", "attention", "soft_labels", "patient"),
+    "general": ("teacher", "student", "normalization", "dropout", "attention", "general", "corpus"),
+    "corpus": ("corpus",),
 }
 
 
@@ -138,6 +166,13 @@ _NOT_INTERMEDIATE = {
     "load_best_model_at_end": "nothing is scored before the prediction stage",
     "gradient_checkpointing": "queries and keys are read in one pass; use smaller batches and accumulate",
     "label_smoothing_factor": "there are no labels in this stage",
+}
+_NOT_GENERAL = {
+    "load_best_model_at_end": "the last student is the one that has seen the most text",
+    "gradient_checkpointing": _NOT_INTERMEDIATE["gradient_checkpointing"],
+    "label_smoothing_factor": "there are no labels in this stage",
+    "train_sampling_strategy": "the order of blocks is made of the seed and the epoch",
+    "dataloader_drop_last": "every block is used, and every step has a whole batch",
 }
 _NOT_TRIALS = {"label_smoothing_factor": "the losses are the method's own"}
 
@@ -153,7 +188,8 @@ def _given(block: BaseModel) -> set[str]:
 
 def _check_block(name: str, block: Any) -> Any:
     """A stage's block with its TrainingArguments checked, those to be tried included."""
-    for key, reason in (_NOT_INTERMEDIATE if name == "intermediate" else _NOT_TRIALS).items():
+    refused = {"intermediate": _NOT_INTERMEDIATE, "general": _NOT_GENERAL}.get(name, _NOT_TRIALS)
+    for key, reason in refused.items():
         if block.training.get(key):
             raise RecipeError(f"{name}.training.{key} cannot be set: {reason}.")
     twice = sorted(set(getattr(block, "search", ())) & {*block.training, *_given(block)})
@@ -196,7 +232,7 @@ def _check_choice(name: str, block: Any, key: str, value: Any) -> Any:
 
 def _refuse_without_effect(recipe: Recipe) -> None:
     """A key that the method never reads is a mistake, not a wish to pass over."""
-    if recipe.task_row.kind == "regression":
+    if recipe.task is not None and recipe.task_row.kind == "regression":
         for name in ("prediction", "soft_labels"):
             block = getattr(recipe, name) or PredictionSettings()
             idle = sorted({"temperature", "squared"} & {*_given(block), *block.search})
@@ -205,19 +241,18 @@ def _refuse_without_effect(recipe: Recipe) -> None:
     if recipe.soft_labels is not None and recipe.soft_labels.predictions is not None:
         _check_predictions(recipe)
     known = {key for keys in _KEYS.values() for key in keys}
-    unread = sorted(known - set(_KEYS[recipe.method]))
+    unread = sorted(known - set(_KEYS[recipe.run]))
     given = [name for name in unread if getattr(recipe, name) != Recipe.model_fields[name].default]
-    if given and recipe.method is None:
+    if given and recipe.run is None:
         raise RecipeError(f"{given[0]} has no effect without a method; give method: tinybert.")
+    run = f"method: {recipe.method}" if recipe.method else f"a block {recipe.run}:"
     if given and given[-1] == "training":
-        blocks = [f"{name}.training" for name in _KEYS[recipe.method] if name in STAGES]
-        raise RecipeError(
-            f"training has no effect with method: {recipe.method}; a stage has its own: {', '.join(blocks)}."
-        )
+        blocks = [f"{name}.training" for name in _KEYS[recipe.run] if name in (*STAGES, "general")]
+        own = f"; a stage has its own: {', '.join(blocks)}" if blocks else ""
+        raise RecipeError(f"training has no effect with {run}{own}.")
     if given:
         raise RecipeError(
-            f"{given[0]} has no effect with method: {recipe.method}; its keys are "
-            f"{', '.join(_KEYS[recipe.method])}."
+            f"{given[0]} has no effect with {run}; its keys are {', '.join(_KEYS[recipe.run])}."
         )
 
 

@@ -7,10 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import pyarrow.parquet as pq
 import torch
+import yaml
 from tqdm.auto import tqdm
 from transformers import AutoModelForMaskedLM
 
@@ -25,6 +26,7 @@ from understudy.files import hash_file
 from understudy.models.pretrained import check_max_length, default_device, load_config, load_tokenizer
 from understudy.recipe.load import build_recipe, what_is_given
 from understudy.recipe.recipe import Recipe
+from understudy.stages.engines import Engine, Job, check_engine, run_jobs
 from understudy.stages.result import (
     StageResult,
     announce,
@@ -40,7 +42,6 @@ from understudy.training.cpu import tune_cpu
 
 logger = logging.getLogger(__name__)
 
-Engine = Literal["local", "ray"]
 ROWS_PER_SHARD = 512
 
 
@@ -89,8 +90,7 @@ def augment_from_recipe(
     unread = [name for name in ("model", "training", "dropout", "attention") if getattr(recipe, name)]
     if unread:
         raise RecipeError(f"{unread[0]} has no effect on augmentation. Leave it out.")
-    if engine not in get_args(Engine):
-        raise RecipeError(f"--engine must be one of {', '.join(get_args(Engine))}; got {engine!r}.")
+    check_engine(engine)
     if engine == "local" and workers != 1:
         raise RecipeError(
             "--workers has no effect with --engine local, which is this process. Use --engine ray."
@@ -116,7 +116,8 @@ def augment_from_recipe(
     if engine == "local":
         made: Iterable[Any] = (maker(number, folder) for number in missing)
     else:
-        made = make_on_ray(recipe, ROWS_PER_SHARD, missing, folder, workers)
+        arguments = (recipe.to_yaml(), ROWS_PER_SHARD, folder)
+        made = run_jobs("ray", workers, missing, make_shard_job, *arguments)
     for _ in tqdm(made, desc="Augmenting", unit=" shards", total=len(missing), disable=not missing):
         pass
     files = [shard_path(folder, number) for number in numbers]
@@ -210,7 +211,7 @@ def load_masked_words(recipe: Recipe) -> MaskedWords:
     assert settings is not None
     assert settings.model is not None
     config, tokenizer = load_config(settings.model), load_tokenizer(settings.model)
-    check_max_length(config, tokenizer, settings.max_length)
+    check_max_length(config, tokenizer, settings.max_length, key="augment.max_length")
     if not any("MaskedLM" in name or "PreTraining" in name for name in config.architectures or ()):
         found = ", ".join(config.architectures or ("none",))
         raise ModelError(
@@ -227,38 +228,13 @@ def load_masked_words(recipe: Recipe) -> MaskedWords:
     )
 
 
-def make_on_ray(
-    recipe: Recipe, num_rows: int, numbers: Sequence[int], folder: Path, workers: int
-) -> Iterator[Any]:
-    """Shards made by worker processes of Ray Data; each loads the model and the data once."""
-    if not numbers:
-        return
-    try:
-        import ray
-    except ImportError:
-        raise RecipeError("--engine ray needs Ray: pip install 'understudy[scale]'.") from None
-    shards = ray.data.from_items([{"number": number} for number in numbers], override_num_blocks=len(numbers))
-    made = shards.map_batches(
-        RayMaker,
-        fn_constructor_args=(recipe.to_yaml(), num_rows, str(folder)),
-        batch_size=1,
-        compute=ray.data.ActorPoolStrategy(size=workers),
-    )
-    yield from made.iter_rows()
+def make_shard_job(recipe_yaml: str, num_rows: int, folder: Path) -> Job:
+    """What a worker does: it loads the model and the data once."""
+    tune_cpu()
+    recipe = Recipe.from_mapping(yaml.safe_load(recipe_yaml))
+    maker = ShardMaker(recipe, load_data(recipe.task_row, recipe.data, ["train"]), num_rows)
 
+    def job(number: int) -> None:
+        maker(number, folder)
 
-class RayMaker:
-    """What a worker of Ray Data runs."""
-
-    def __init__(self, recipe: str, num_rows: int, folder: str) -> None:
-        import yaml
-
-        tune_cpu()
-        built = Recipe.from_mapping(yaml.safe_load(recipe))
-        self.maker = ShardMaker(built, load_data(built.task_row, built.data, ["train"]), num_rows)
-        self.folder = Path(folder)
-
-    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        for number in batch["number"]:
-            self.maker(int(number), self.folder)
-        return dict(batch)
+    return job

@@ -13,7 +13,7 @@ from understudy.evaluation.compare import compare
 from understudy.evaluation.score import score_model
 from understudy.files import hash_file
 from understudy.models.pretrained import load_model
-from understudy.models.student import SIZES, check_start, parse_student
+from understudy.models.student import SIZES, check_start, student_settings
 from understudy.recipe.distillation import Method
 from understudy.recipe.load import build_recipe, load_recipe, parse_settings, what_is_given
 from understudy.recipe.recipe import Recipe
@@ -114,11 +114,11 @@ def distill_recipe(
     given = what_is_given({"teacher": teacher, "data.source": data, "soft_labels.predictions": predictions})
     settings = parse_settings(settings)
     if student is not None:
-        start = parse_student(student)
-        if "shape" in start:  # how the recipe starts a student stays
-            settings = {"student.model": None, "student.shape": start["shape"]} | settings
+        start = student_settings(student)
+        if "student" in start:
+            given |= start
         else:
-            given["student"] = start  # in place of the recipe's whole block
+            settings = start | settings
     if "student.shape" in settings:  # in place of the recipe's sizes, and not below them
         settings = dict.fromkeys(f"student.{name}" for name in SIZES) | settings
     saved = saved_recipe(teacher) if teacher is not None else None

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
+from torch import nn
 from tqdm.auto import tqdm
-from transformers import PreTrainedModel, TrainingArguments, set_seed
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments, set_seed
 
 from understudy.capture.query_key import capture, prepare_capture
 from understudy.capture.representations import Representations
@@ -33,12 +36,14 @@ from understudy.stages.training import (
     start_student,
     train_to_the_end,
     write_losses,
+    write_table,
 )
 from understudy.training.arguments import build_arguments
 from understudy.training.intermediate import ProjectedStudent, intermediate_terms, project
-from understudy.training.trainer import DistillationTrainer, Terms
+from understudy.training.trainer import EVALUATED, LayerTrainer, Terms
 
 PROJECTIONS = "projections.safetensors"
+HELD_OUT_LOSSES = "held_out.csv"
 HELD_OUT_ROWS = 1_000
 
 
@@ -53,13 +58,60 @@ def distill_intermediate(
         remove_checkpoints(output_dir / TRAINING_FOLDER)
         return
     assert recipe.teacher is not None  # distill checked it
-    training_dir = output_dir / TRAINING_FOLDER
     # Nothing is scored between the steps: the head has learnt nothing yet. Pooler and head take no part.
     own = {"seed": recipe.seed, "eval_strategy": "no", "ddp_find_unused_parameters": True}
-    arguments = build_arguments({**own, **settings.training}, training_dir)
+    arguments = build_arguments({**own, **settings.training}, output_dir / TRAINING_FOLDER)
     set_seed(arguments.seed)
     student, channels = start_student(recipe, prepared, arguments)
-    teacher = load_teacher(recipe.teacher, prepared.task, prepared.data.labels)
+    content = learn_layers(
+        student,
+        load_teacher(recipe.teacher, prepared.task, prepared.data.labels),
+        settings,
+        arguments,
+        LayerRows(prepared.tokenizer, prepared.train, prepared.first_dev.encoded),
+        output_dir,
+        channels=channels,
+        padded=recipe.normalization == "padded",
+        saved_config=base_config(recipe.student, recipe.teacher),
+        load_saved=lambda saved: load_model(saved, prepared.task, prepared.data.labels, fine_tuned=True),
+    )
+    if content:
+        write_result(output_dir, {"stage": "intermediate", **content})
+        remove_checkpoints(output_dir / TRAINING_FOLDER)
+
+
+@dataclass(frozen=True)
+class LayerRows:
+    """Encoded rows to learn from, and some that no step learns from."""
+
+    tokenizer: PreTrainedTokenizerFast
+    train: Any
+    held_out: Any
+
+
+def learn_layers(
+    student: PreTrainedModel,
+    teacher: PreTrainedModel,
+    settings: IntermediateSettings,
+    arguments: TrainingArguments,
+    rows: LayerRows,
+    output_dir: Path,
+    *,
+    channels: torch.Tensor | None,
+    padded: bool,
+    saved_config: Any,
+    load_saved: Callable[[str], PreTrainedModel],
+    num_epochs: float = 1.0,
+) -> dict[str, Any]:
+    """Train a student on its teacher's layers, save it to `output_dir/student` with its projections beside
+    it, and say what it learnt; nothing in a distributed run's other processes.
+
+    Args:
+        teacher: frozen; its deeper layers are taken away.
+        saved_config: with the dropout that the student is saved with.
+        load_saved: loads the student's folder again.
+        num_epochs: in one of Trainer's.
+    """
     model, teacher_layers = match(student, teacher, settings, channels)
     keep_layers(teacher, max(teacher_layers))
     cast_linears(teacher, autocast_dtype(arguments))
@@ -69,63 +121,77 @@ def distill_intermediate(
         teacher_layers,
         weights=settings.weights,
         relation_heads=settings.relation_heads,
-        padded=recipe.normalization == "padded",
+        padded=padded,
         precision=autocast_dtype(arguments),
     )
-    first = held_out_losses(model, terms, prepared, arguments) if arguments.should_save else {}
-    trainer = DistillationTrainer(
+
+    def held_out(model: nn.Module) -> dict[str, float]:
+        return held_out_losses(model, terms, rows, arguments.device)
+
+    first = held_out(model) if arguments.should_save else {}
+    trainer = LayerTrainer(
         model,
         arguments,
-        data_collator=Collator(prepared.tokenizer, keep_row=True),
-        train_dataset=prepared.train,
-        processing_class=prepared.tokenizer,
+        data_collator=Collator(rows.tokenizer, keep_row=True),
+        train_dataset=rows.train,
+        eval_dataset=rows.held_out,
+        processing_class=rows.tokenizer,
         terms=terms,
         weights=settings.weights,
+        held_out=held_out,
     )
     outcome = train_to_the_end(trainer)
     if not arguments.should_save:
-        return
-    save_model(student, prepared.tokenizer, output_dir / STUDENT, base_config(recipe.student, recipe.teacher))
+        return {}
+    save_model(student, rows.tokenizer, output_dir / STUDENT, saved_config)
     save_file(model.projections.state_dict(), output_dir / PROJECTIONS)
     # Loaded anew: what was trained in bf16 keeps casting to it.
-    saved = load_model(str(output_dir / STUDENT), prepared.task, prepared.data.labels, fine_tuned=True)
+    saved = load_saved(str(output_dir / STUDENT))
     prepare_capture(saved)
-    last = held_out_losses(
-        ProjectedStudent(saved, model.projections, model.layers), terms, prepared, arguments
-    )
-    content = {
-        "stage": "intermediate",
-        "layer_map": teacher_layers,
-        "losses": write_losses(output_dir / LOSSES, trainer.state.log_history),
+    last = held_out(ProjectedStudent(saved, model.projections, model.layers))
+    history = trainer.state.log_history
+    write_held_out(output_dir / HELD_OUT_LOSSES, history)
+    return {
+        "layer_map": list(teacher_layers),
+        "losses": write_losses(output_dir / LOSSES, history, num_epochs=num_epochs),
         "held_out": {name: {"first": first[name], "last": last[name]} for name in first},
         "steps": outcome.global_step,
         # Since the last start, where the run was interrupted.
         "seconds": {"training": round(outcome.metrics["train_runtime"], 1)},
         "seed": arguments.seed,
     }
-    write_result(output_dir, content)
-    remove_checkpoints(training_dir)
 
 
 def held_out_losses(
-    model: ProjectedStudent, terms: Terms, prepared: Prepared, arguments: TrainingArguments
+    model: nn.Module, terms: Terms, rows: LayerRows, device: torch.device
 ) -> dict[str, float]:
-    """Each term's mean over rows of the first development set that no step learns from."""
-    encoded = prepared.first_dev.encoded
-    chosen = range(0, len(encoded), math.ceil(len(encoded) / HELD_OUT_ROWS))
-    collate = Collator(prepared.tokenizer)
-    model.to(arguments.device).eval()
+    """Each term's mean over some of the rows that no step learns from."""
+    chosen = range(0, len(rows.held_out), math.ceil(len(rows.held_out) / HELD_OUT_ROWS) or 1)
+    collate = Collator(rows.tokenizer)
+    model.to(device).eval()
     sums: dict[str, float] = {}
     with torch.no_grad():
         for start in tqdm(range(0, len(chosen), _HELD_OUT_BATCH), desc="Held-out losses", leave=False):
-            batch = collate([encoded[index] for index in chosen[start : start + _HELD_OUT_BATCH]])
-            batch = {name: value.to(arguments.device) for name, value in batch.items()}
+            batch = collate([rows.held_out[index] for index in chosen[start : start + _HELD_OUT_BATCH]])
+            batch = {name: value.to(device) for name, value in batch.items()}
             for name, loss_B in terms(model, batch).items():
                 sums[name] = sums.get(name, 0.0) + loss_B.double().sum().item()
     return {name: total / len(chosen) for name, total in sums.items()}
 
 
 _HELD_OUT_BATCH = 32
+
+
+def write_held_out(path: Path, history: Sequence[Mapping[str, float]]) -> None:
+    """Each evaluation between the steps as a line of a CSV file, where there were any."""
+    lines = [
+        {"step": log["step"]}
+        | {name.removeprefix(EVALUATED): value for name, value in log.items() if name.startswith(EVALUATED)}
+        for log in history
+        if any(name.startswith(EVALUATED) for name in log)
+    ]
+    if lines:
+        write_table(path, lines)
 
 
 def match(

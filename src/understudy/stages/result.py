@@ -200,6 +200,15 @@ def resolve_paths(recipe: Recipe) -> Recipe:
                 update={"predictions": absolute(recipe.soft_labels.predictions)}
             ),
             "data": recipe.data.model_copy(update=places),
+            "corpus": recipe.corpus
+            and recipe.corpus.model_copy(
+                update={
+                    "sources": [str(absolute(source)) for source in recipe.corpus.sources or ()],
+                    "tokenizer": absolute(recipe.corpus.tokenizer),
+                }
+            ),
+            "general": recipe.general
+            and recipe.general.model_copy(update={"corpus": absolute(recipe.general.corpus)}),
         }
     )
 

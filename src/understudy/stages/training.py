@@ -137,22 +137,32 @@ def remove_checkpoints(folder: Path) -> None:
         shutil.rmtree(path)
 
 
-def write_losses(path: Path, history: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Each log of the training loss as a line of a CSV file; returns the first and last of each term."""
+def write_losses(
+    path: Path, history: Sequence[Mapping[str, float]], *, num_epochs: float = 1.0
+) -> dict[str, dict[str, float]]:
+    """Each log of the training loss as a line of a CSV file; returns the first and last of each term.
+
+    Args:
+        num_epochs: in one of Trainer's.
+    """
     lines = [
-        {"step": log["step"], "epoch": round(log["epoch"], 4), **_losses(log)}
+        {"step": log["step"], "epoch": round(log["epoch"] * num_epochs, 4), **_losses(log)}
         for log in history
         if "loss" in log
     ]
     if not lines:
         return {}
-    names = list(lines[0])
+    write_table(path, lines)
+    return {name: {"first": lines[0][name], "last": lines[-1][name]} for name in list(lines[0])[2:]}
+
+
+def write_table(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    """A CSV file, whole or not at all."""
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
     write_atomically(path, text.getvalue())
-    return {name: {"first": lines[0][name], "last": lines[-1][name]} for name in names[2:]}
 
 
 def _losses(log: Mapping[str, float]) -> dict[str, float]:

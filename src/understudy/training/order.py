@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch.utils.data import Sampler
+from torch.utils.data import Dataset, Sampler
 
 # Rows are sorted by length within groups of this many batches: enough for nearly no padding, few
 # enough that an epoch's batches still differ from the last one's.
@@ -57,3 +58,63 @@ class LengthGroupedSampler(Sampler[int]):
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+
+def shuffled(place: int, size: int, seed: int, epoch: int) -> int:
+    """The row at a place of an epoch's order, without the order ever being written down.
+
+    A Feistel network over the next power of four, walked until it falls among the rows: a bijection for any
+    size, with no memory, so that 1e10 rows cost as little as ten.
+
+    >>> sorted(shuffled(place, 5, seed=1, epoch=0) for place in range(5))
+    [0, 1, 2, 3, 4]
+    """
+    half = max(1, ((size - 1).bit_length() + 1) // 2)
+    low = (1 << half) - 1
+    row = place
+    while True:
+        left, right = row >> half, row & low
+        for number in range(_ROUNDS):
+            left, right = right, left ^ (_mix(right, (seed << 32) + (epoch << 8) + number) & low)
+        row = (left << half) | right
+        if row < size:
+            return row
+
+
+_ROUNDS = 6
+_64_BITS = (1 << 64) - 1
+
+
+def _mix(value: int, key: int) -> int:
+    """64 bits that look random, of two numbers (the finaliser of SplitMix64, twice)."""
+    mixed = key & _64_BITS
+    for part in (value, key >> 64):
+        mixed = (mixed + part + 0x9E3779B97F4A7C15) & _64_BITS
+        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _64_BITS
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _64_BITS
+        mixed ^= mixed >> 31
+    return mixed
+
+
+class EndlessRows(Dataset[Any]):
+    """Rows epoch after epoch, each epoch in an order of its own, as one long sequence.
+
+    Read from its start to its end, every step has a whole batch, every row comes once in an epoch, and a run
+    that was interrupted goes on at the next row, on however many processes.
+
+    Args:
+        rows: with a length, by number.
+        length: how many are read in all.
+    """
+
+    def __init__(self, rows: Any, length: int, seed: int) -> None:
+        self.rows = rows
+        self.length = length
+        self.seed = seed
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, place: int) -> Any:
+        epoch, inside = divmod(place, len(self.rows))
+        return self.rows[shuffled(inside, len(self.rows), self.seed, epoch)]

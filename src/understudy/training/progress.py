@@ -49,7 +49,9 @@ class FiguresOnTheBar(ProgressCallback):
             return
         for name, value in (logs or {}).items():
             if name in ("loss", "learning_rate") or (
-                name.startswith("eval_") and not name.endswith(("runtime", "per_second"))
+                name.startswith("eval_")
+                and not name.startswith("eval_loss_")  # single terms are too many for a line
+                and not name.endswith(("runtime", "per_second"))
             ):
                 self.figures[name.replace("eval_", "dev ").replace("learning_rate", "lr")] = f"{value:.4g}"
         self.training_bar.set_postfix(self.figures)

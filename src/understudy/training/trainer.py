@@ -21,12 +21,14 @@ from transformers import (
 )
 
 from understudy.errors import TrainingError
-from understudy.objectives.compose import weighted_sum
+from understudy.objectives.compose import weight_of, weighted_sum
 from understudy.training.checkpoint import seal_checkpoint
 from understudy.training.order import LengthGroupedSampler
 from understudy.training.progress import FiguresOnTheBar
 
 # B batch
+
+EVALUATED = "eval_loss_"  # before a term's name, where it is logged
 
 Terms = Callable[[nn.Module, Mapping[str, Tensor]], dict[str, Tensor]]
 """A student and a batch to its losses by name, loss_B each."""
@@ -124,6 +126,26 @@ class DistillationTrainer(OrderedTrainer):
             logs |= {f"loss_{name}": mean for name, mean in zip(self._sums, means.tolist(), strict=True)}
             self._sums, self._num_batches = {}, 0
         super().log(logs, start_time)
+
+
+class LayerTrainer(DistillationTrainer):
+    """One whose evaluation is the losses themselves, on rows that no step learns from."""
+
+    def __init__(
+        self, *arguments: Any, held_out: Callable[[nn.Module], dict[str, float]], **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self.held_out = held_out
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Each term's mean over the held-out rows; every process computes all of them."""
+        assert self.model is not None
+        terms = self.held_out(self.model)
+        losses = {f"{EVALUATED}{name}": value for name, value in terms.items()}
+        losses["eval_loss"] = sum(weight_of(name, self.weights) * value for name, value in terms.items())
+        self.log(losses)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, losses)
+        return losses
 
 
 def _describe_bad(terms: Mapping[str, Tensor], loss_B: Tensor, rows: Tensor, step: int) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.training.order import LengthGroupedSampler, length_grouped_order
+from understudy.training.order import EndlessRows, LengthGroupedSampler, length_grouped_order, shuffled
 
 
 @given(
@@ -46,3 +46,29 @@ def test_the_sampler_follows_the_epoch() -> None:
     sampler.set_epoch(1)
     assert list(sampler) == length_grouped_order([1, 2, 3, 4, 5, 6], 2, 0, 1).tolist()
     assert len(sampler) == 6
+
+
+@given(st.integers(1, 3_000), st.integers(0, 2**40), st.integers(0, 50))
+def test_an_order_that_is_never_written_down_has_every_row_once(size: int, seed: int, epoch: int) -> None:
+    assert sorted(shuffled(place, size, seed, epoch) for place in range(size)) == list(range(size))
+
+
+def test_such_orders_look_random() -> None:
+    size = 4_000
+    orders = [
+        np.array([shuffled(place, size, seed, epoch) for place in range(size)])
+        for seed, epoch in ((0, 0), (0, 1), (1, 0))
+    ]
+    for number, order in enumerate(orders):
+        for other in [np.arange(size), *orders[number + 1 :]]:
+            assert abs(np.corrcoef(order, other)[0, 1]) < 5 / size**0.5
+        # A row is followed by any other.
+        assert abs(np.corrcoef(order[:-1], order[1:])[0, 1]) < 5 / size**0.5
+        assert (np.diff(order) == 1).sum() < 10
+
+
+def test_endless_rows_go_on_into_the_next_epoch() -> None:
+    rows = EndlessRows(list("abcde"), 12, seed=3)
+    read = [rows[place] for place in range(len(rows))]
+    assert sorted(read[:5]) == sorted(read[5:10]) == list("abcde")
+    assert read[:5] != read[5:10]

@@ -1,0 +1,63 @@
+"""`understudy corpus`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from understudy.cli.options import (
+    EngineOption,
+    JsonOption,
+    OutputOption,
+    OverwriteOption,
+    RecipeOption,
+    SetOption,
+)
+
+
+def corpus_command(
+    output_dir: OutputOption,
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(help="Parquet, JSON lines or plain text: files, folders, hub datasets."),
+    ] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option("--tokenizer", help="The teacher: folder or hub name.")
+    ] = None,
+    recipe: RecipeOption = None,
+    settings: SetOption = None,
+    engine: EngineOption = "local",
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes.")] = 1,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Turn general text into token blocks for `understudy general`.
+
+    `understudy corpus wiki/ --tokenizer bert-base-uncased --output-dir corpora/wiki --workers 8`
+
+    Whole sentences fill blocks of 128 tokens; no block has two documents; exact copies are dropped; some
+    documents are held out. Plain text has an empty line between documents, other formats a column:
+
+    `understudy corpus news.jsonl --tokenizer MODEL --set corpus.column=body --output-dir corpora/news`
+
+    The same text gives the same files, whatever the workers. Run the same command again after an
+    interruption and it continues.
+    """
+    from understudy.cli.console import people_on_stderr, print_corpus, print_json, say_how_to_continue
+    from understudy.stages.corpus import corpus
+
+    with people_on_stderr(), say_how_to_continue():
+        result = corpus(
+            sources,
+            tokenizer=tokenizer,
+            recipe=recipe,
+            settings=settings or (),
+            engine=engine,  # type: ignore[arg-type]  # checked there
+            workers=workers,
+            output_dir=output_dir,
+            overwrite=overwrite,
+        )
+        print_corpus(result)
+    if as_json:
+        print_json(result)

@@ -1,0 +1,55 @@
+"""`understudy general`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from understudy.cli.options import JsonOption, OutputOption, OverwriteOption, RecipeOption, SetOption
+
+
+def general_command(
+    output_dir: OutputOption,
+    teacher: Annotated[
+        str | None, typer.Argument(help="Pretrained encoder: folder or hub name.", show_default=False)
+    ] = None,
+    corpus: Annotated[str | None, typer.Option("--corpus", help="Folder that `corpus` wrote.")] = None,
+    student: Annotated[
+        str | None,
+        typer.Option(
+            "--student", help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to go on with."
+        ),
+    ] = None,
+    recipe: RecipeOption = None,
+    settings: SetOption = None,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Distil a pretrained teacher into a general student, the start for every task.
+
+    `understudy general bert-base-uncased --corpus corpora/wiki --output-dir students/general`
+
+    On several devices, each with its part of every batch:
+
+    `torchrun --nproc-per-node 8 -m understudy general bert-base-uncased --corpus corpora/wiki …`
+
+    Then `understudy distill TEACHER --student students/general/student …`. Run the same command again after
+    an interruption and it continues at the next block.
+    """
+    from understudy.cli.console import people_on_stderr, print_general, print_json, say_how_to_continue
+    from understudy.stages.general import general
+
+    with people_on_stderr(), say_how_to_continue():
+        result = general(
+            teacher,
+            corpus=corpus,
+            student=student,
+            recipe=recipe,
+            settings=settings or (),
+            output_dir=output_dir,
+            overwrite=overwrite,
+        )
+        print_general(result)
+    if as_json:
+        print_json(result)

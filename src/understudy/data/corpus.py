@@ -1,0 +1,217 @@
+"""Token blocks on disk: Arrow files, memory-mapped, one for every piece of the text they came from.
+
+A file has the column `input_ids` (special tokens included; uint16 where the vocabulary allows), and in a
+corpus of pairs `second`, the place where the second segment begins. The folder's result.json names all files
+with their blocks and hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from torch.utils.data import Dataset
+from transformers import PreTrainedTokenizerFast
+
+from understudy.data.blocks import Tokens, fill_blocks, fill_pairs, sentence_ends, split_sentences
+from understudy.errors import DataError
+from understudy.files import write_atomically
+
+TRAIN, HELD_OUT = "train", "held-out"
+HASH_BYTES = 16
+_DOCUMENTS_AT_A_TIME = 64
+_COUNTS = b"understudy.counts"
+
+Block = tuple[Tokens, int]
+"""Token ids, and where the second segment begins (0: there is none)."""
+
+
+def hash_documents(documents: Iterable[str | None]) -> NDArray[np.uint8]:
+    """A row of 16 bytes for each document, decided by its text; zeros for one that cannot be read."""
+    hashes = [
+        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=HASH_BYTES).digest()
+        if text is not None
+        else bytes(HASH_BYTES)
+        for text in documents
+    ]
+    return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, HASH_BYTES)
+
+
+def first_copies(hashes: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Which documents are the first with their text; unreadable ones are none."""
+    whole = np.ascontiguousarray(hashes).view(np.dtype((np.void, HASH_BYTES))).ravel()
+    _, first = np.unique(whole, return_index=True)
+    keep = np.zeros(len(whole), bool)
+    keep[first] = True
+    keep &= hashes.any(axis=1)
+    return keep
+
+
+def choose_held_out(hashes: NDArray[np.uint8], share: float) -> NDArray[np.bool_]:
+    """Which documents are held out: about a share of them, each by its text alone."""
+    heads = np.ascontiguousarray(hashes[:, :8]).view(np.uint64).ravel()
+    chosen: NDArray[np.bool_] = heads < np.uint64(min(share * 2**64, 2**64 - 1))
+    return chosen
+
+
+class BlockMaker:
+    """Texts to blocks, with a tokenizer's special tokens around them.
+
+    Args:
+        max_length: tokens of a block, special ones included.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, max_length: int) -> None:
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.dtype = np.uint16 if len(tokenizer) <= 2**16 else np.uint32
+        # Where the texts stand among the special tokens of one text, and of two.
+        probe = tokenizer("a", add_special_tokens=False)["input_ids"]
+        self.single = _around(tokenizer("a")["input_ids"], probe)
+        self.pair = _around(tokenizer("a", "a")["input_ids"], probe)
+
+    def sentences(self, texts: Iterable[str]) -> Iterator[list[Tokens]]:
+        """Each text's tokens by sentence, as the tokenizer reads the whole text."""
+        backend = self.tokenizer.backend_tokenizer
+        backend.no_truncation()
+        backend.no_padding()
+        rest = iter(texts)
+        while part := list(islice(rest, _DOCUMENTS_AT_A_TIME)):
+            encodings = backend.encode_batch(part, add_special_tokens=False)
+            for text, encoding in zip(part, encodings, strict=True):
+                starts = [start for start, _ in encoding.offsets]
+                yield split_sentences(encoding.ids, starts, sentence_ends(text))
+
+    def blocks(self, texts: Iterable[str]) -> Iterator[Block]:
+        """Every text in blocks, none of which has two texts' words."""
+        before, after = self.single
+        room = self.max_length - len(before) - len(after)
+        for sentences in self.sentences(texts):
+            for block in fill_blocks(sentences, room):
+                yield np.concatenate([before, block, after]), 0
+
+    def pairs(self, texts: Iterable[str], generator: np.random.Generator) -> Iterator[Block]:
+        """Pairs of segments; see `fill_pairs`."""
+        before, between, after = self.pair
+        room = self.max_length - len(before) - len(between) - len(after)
+        documents = [sentences for sentences in self.sentences(texts) if sentences]
+        for place in range(len(documents)):
+            for first, second in fill_pairs(documents, place, room, generator):
+                head = np.concatenate([before, first, between])
+                yield np.concatenate([head, second, after]), len(head)
+
+
+def _around(whole: Sequence[int], inner: Sequence[int]) -> list[Tokens]:
+    """What stands before, between and behind the places of `inner`."""
+    parts: list[list[int]] = [[]]
+    place = 0
+    while place < len(whole):
+        if list(whole[place : place + len(inner)]) == list(inner):
+            parts.append([])
+            place += len(inner)
+        else:
+            parts[-1].append(whole[place])
+            place += 1
+    return [np.asarray(part, np.int64) for part in parts]
+
+
+def write_blocks(
+    path: Path, blocks: Iterable[Block], dtype: Any, *, pairs: bool, counts: Counter[str]
+) -> None:
+    """A file of blocks with its counts, whole or not at all."""
+    made = list(blocks)
+    lengths = [len(ids) for ids, _ in made]
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    values = np.concatenate([ids for ids, _ in made]).astype(dtype) if made else np.empty(0, dtype)
+    columns = {"input_ids": pa.ListArray.from_arrays(offsets, pa.array(values))}
+    if pairs:
+        columns["second"] = pa.array([second for _, second in made], pa.uint16())
+    table = pa.table(columns)
+    counts = counts + Counter(blocks=len(made), tokens=sum(lengths))
+    table = table.replace_schema_metadata({_COUNTS: json.dumps(counts)})
+
+    def write(temporary: Path) -> None:
+        with pa.ipc.new_file(str(temporary), table.schema) as writer:
+            writer.write_table(table)
+
+    write_atomically(path, write)
+
+
+def block_counts(path: Path) -> Counter[str]:
+    """What a file of blocks was made of: documents, blocks, tokens."""
+    with pa.memory_map(str(path)) as file:
+        return Counter(json.loads(pa.ipc.open_file(file).schema.metadata[_COUNTS]))
+
+
+class Blocks(Dataset[dict[str, Any]]):
+    """All blocks of some files by number, read from disk as they are asked for."""
+
+    def __init__(self, files: Sequence[Path], counts: Sequence[int]) -> None:
+        self.files = tuple(files)
+        self.ends = tuple(accumulate(counts))
+        self._open: dict[int, tuple[Any, Any, Any]] = {}
+
+    def __len__(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        place = bisect_right(self.ends, number)
+        ids, offsets, seconds = self._file(place)
+        inside = number - (self.ends[place - 1] if place else 0)
+        tokens = ids[offsets[inside] : offsets[inside + 1]].tolist()
+        block = {"input_ids": tokens, "row": number}
+        if seconds is not None:
+            second = int(seconds[inside])
+            block["token_type_ids"] = [0] * second + [1] * (len(tokens) - second)
+        return block
+
+    def _file(self, place: int) -> tuple[Any, Any, Any]:
+        if place not in self._open:
+            batch = pa.ipc.open_file(pa.memory_map(str(self.files[place]))).get_batch(0)
+            blocks = batch.column("input_ids")
+            seconds = batch.column("second").to_numpy() if "second" in batch.schema.names else None
+            self._open[place] = blocks.values.to_numpy(), blocks.offsets.to_numpy(), seconds
+        return self._open[place]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": {}}  # another process maps the files itself
+
+
+def open_corpus(folder: Path) -> tuple[dict[str, Any], dict[str, Blocks]]:
+    """A finished corpus: its result.json, and its training and held-out blocks.
+
+    Files must have the sizes they were written with; their hashes are not taken, for a corpus may be larger
+    than what is read of it.
+    """
+    try:
+        content: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))
+    except OSError:
+        raise DataError(
+            f"general.corpus must be a folder that understudy corpus has finished; {folder} has no "
+            "result.json."
+        ) from None
+    if content.get("stage") != "corpus":
+        raise DataError(f"general.corpus: {folder} was made by understudy {content.get('stage')}.")
+    blocks = {}
+    for part in (TRAIN, HELD_OUT):
+        names = {name: known for name, known in content["files"].items() if name.startswith(f"{part}/")}
+        for name, known in names.items():
+            if not (folder / name).is_file() or (folder / name).stat().st_size != known["bytes"]:
+                raise DataError(
+                    f"general.corpus: {folder / name} is not what understudy corpus wrote. Run it again with "
+                    "--overwrite."
+                )
+        filled = {name: known["blocks"] for name, known in names.items() if known["blocks"]}
+        blocks[part] = Blocks([folder / name for name in filled], list(filled.values()))
+    return content, blocks

@@ -1,0 +1,202 @@
+"""Documents of general text: Parquet, JSON lines and plain text, in pieces that can be read apart.
+
+Files are opened through fsspec, so that `s3://…` and `hf://…` work where its driver for them is installed.
+Which pieces there are is decided by the files alone, never by who reads them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import fsspec
+import pyarrow.parquet as pq
+from fsspec.core import url_to_fs
+
+from understudy.errors import DataError
+
+Format = Literal["parquet", "jsonl", "text"]
+_FORMATS: dict[str, Format] = {
+    ".parquet": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".txt": "text",
+    ".text": "text",
+}
+_COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Documents of one file that are read together.
+
+    Attributes:
+        start, stop: row groups of Parquet; bytes of other files; of compressed ones 0 and None, the whole.
+    """
+
+    file: str
+    format: Format
+    start: int
+    stop: int | None
+
+
+def find_files(sources: Sequence[str]) -> dict[str, int]:
+    """The files of folders, patterns, single files and hub datasets, in a fixed order, with their sizes.
+
+    A name that is no path is a dataset of the hub, or a folder of one: `wikimedia/wikipedia/20231101.en`.
+    """
+    found: dict[str, int] = {}
+    for source in sources:
+        path = Path(source).expanduser()
+        is_place = "://" in source or path.exists() or any(sign in source for sign in "*?[")
+        if not is_place and (path.is_absolute() or source.startswith((".", "~")) or "/" not in source):
+            raise DataError(f"corpus.sources: {source} is neither a file nor a folder here. Check the path.")
+        url = source if "://" in source else str(path) if is_place else f"hf://datasets/{source}"
+        try:
+            files = _list(url)
+        except OSError as error:
+            raise DataError(f"corpus.sources: {source} cannot be read: {error}") from None
+        if not files:
+            raise DataError(
+                f"corpus.sources: {source} has no file of text. Names must end in "
+                f"{', '.join(_FORMATS)}, and then perhaps in {', '.join(_COMPRESSIONS)}."
+            )
+        found |= files
+    return found
+
+
+def _list(url: str) -> dict[str, int]:
+    files, place = url_to_fs(url)
+    if any(sign in place for sign in "*?["):
+        names = files.glob(place)
+    else:
+        names = files.find(place) if files.isdir(place) else [place]
+    known = [name for name in sorted(names) if _suffixes(name)[0] in _FORMATS]
+    return {str(files.unstrip_protocol(name)): int(files.size(name)) for name in known}
+
+
+def _suffixes(name: str) -> tuple[str, str]:
+    """What a file is, and how it is compressed."""
+    path = Path(name)
+    if path.suffix in _COMPRESSIONS:
+        return Path(path.stem).suffix, path.suffix
+    return path.suffix, ""
+
+
+def split_files(files: Iterable[str], piece_bytes: int) -> list[Piece]:
+    """Pieces of about so many bytes each."""
+    pieces: list[Piece] = []
+    for file in files:
+        suffix, compression = _suffixes(file)
+        form = _FORMATS[suffix]
+        if form == "parquet":
+            pieces += [Piece(file, form, *groups) for groups in _row_groups(file, piece_bytes)]
+        elif compression:
+            pieces.append(Piece(file, form, 0, None))
+        else:
+            size = _size(file)
+            pieces += [
+                Piece(file, form, start, min(start + piece_bytes, size))
+                for start in range(0, size, piece_bytes)
+            ]
+    return pieces
+
+
+def _size(file: str) -> int:
+    files, place = url_to_fs(file)
+    return int(files.size(place))
+
+
+def _row_groups(file: str, piece_bytes: int) -> Iterator[tuple[int, int]]:
+    with fsspec.open(file, "rb") as opened:
+        metadata = pq.ParquetFile(opened).metadata
+        start = filled = 0
+        for group in range(metadata.num_row_groups):
+            filled += metadata.row_group(group).total_byte_size
+            if filled >= piece_bytes or group == metadata.num_row_groups - 1:
+                yield start, group + 1
+                start, filled = group + 1, 0
+
+
+def read_documents(piece: Piece, column: str) -> Iterator[str | None]:
+    """The documents of a piece in their order; None for one that cannot be read or is empty.
+
+    Args:
+        column: that holds the text; plain text has none, its documents stand apart by empty lines.
+    """
+    with fsspec.open(piece.file, "rb", compression=_compression(piece)) as file:
+        if piece.format == "parquet":
+            texts: Iterable[Any] = _parquet_texts(file, piece, column)
+        elif piece.format == "jsonl":
+            texts = (_json_text(line, column) for _, line in _lines(file, piece) if line.strip())
+        else:
+            texts = _paragraphs(file, piece)
+        for text in texts:
+            yield text if isinstance(text, str) and text.strip() else None
+
+
+def _compression(piece: Piece) -> str | None:
+    return "infer" if _suffixes(piece.file)[1] else None
+
+
+def _parquet_texts(file: Any, piece: Piece, column: str) -> Iterator[Any]:
+    table = pq.ParquetFile(file)
+    if column not in table.schema_arrow.names:
+        raise DataError(
+            f"{piece.file} has no column {column!r}; it has {', '.join(table.schema_arrow.names)}. Say which "
+            "holds the text: --set corpus.column=…"
+        )
+    groups = range(piece.start, piece.stop or 0)
+    for batch in table.iter_batches(batch_size=256, row_groups=groups, columns=[column]):
+        yield from batch.column(0).to_pylist()
+
+
+def _json_text(line: bytes, column: str) -> Any:
+    try:
+        return json.loads(line)[column]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _lines(file: Any, piece: Piece) -> Iterator[tuple[int, bytes]]:
+    """Lines that begin in a piece, with the place where they do."""
+    place = piece.start
+    if place:
+        file.seek(place - 1)
+        place += len(file.readline()) - 1  # the rest of a line that began before
+    for line in file:
+        if piece.stop is not None and place >= piece.stop:
+            return
+        yield place, line
+        place += len(line)
+
+
+def _paragraphs(file: Any, piece: Piece) -> Iterator[str | None]:
+    """Documents of plain text. One belongs to the piece in which the empty line before it begins."""
+    whole = Piece(piece.file, piece.format, piece.start, None)
+    document: list[bytes] = []
+    reading = piece.start == 0
+    for place, line in _lines(file, whole):
+        if line.strip():
+            if reading:
+                document.append(line)
+            continue
+        if document:
+            yield _decode(b"".join(document))
+            document = []
+        if piece.stop is not None and place >= piece.stop:
+            return
+        reading = True
+    if document:
+        yield _decode(b"".join(document))
+
+
+def _decode(text: bytes) -> str | None:
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,262 @@
+"""General text to token blocks: the corpus that general distillation reads.
+
+Two passes over the same pieces. The first takes every document's hash, so that exact copies are known
+whoever reads them; the second writes each piece's blocks to a file of its own. Both are decided by the text
+and the settings, so that the files are the same whoever makes them, and in whatever order. A file appears
+whole or not at all; one that is there is not made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from understudy.data.corpus import (
+    HELD_OUT,
+    TRAIN,
+    BlockMaker,
+    block_counts,
+    choose_held_out,
+    first_copies,
+    hash_documents,
+    write_blocks,
+)
+from understudy.data.documents import Piece, find_files, read_documents, split_files
+from understudy.data.settings import CorpusSettings
+from understudy.errors import DataError, RecipeError
+from understudy.files import hash_file, write_atomically
+from understudy.models.pretrained import check_max_length, hash_tokenizer, load_config, load_tokenizer
+from understudy.recipe.load import load_recipe, parse_settings, what_is_given
+from understudy.recipe.recipe import Recipe
+from understudy.stages.engines import Engine, Job, check_engine, run_jobs
+from understudy.stages.result import (
+    StageResult,
+    check_output,
+    resolve_paths,
+    start_output,
+    versions,
+    write_result,
+)
+
+logger = logging.getLogger(__name__)
+
+_HASHES = "documents"  # the first pass's folder, gone when all is done
+
+
+def corpus(
+    sources: Sequence[str | Path] | None = None,
+    *,
+    output_dir: str | Path,
+    tokenizer: str | Path | None = None,
+    recipe: str | Path | None = None,
+    settings: Sequence[str] | Mapping[str, Any] = (),
+    engine: Engine = "local",
+    workers: int = 1,
+    overwrite: bool = False,
+) -> StageResult:
+    """Turn general text into token blocks on disk.
+
+    Args:
+        sources: files, folders, patterns, fsspec addresses or hub datasets: Parquet, JSON lines (`.jsonl`)
+            or plain text with empty lines between documents; compressed ones too.
+        tokenizer: the teacher's, a folder or a hub name.
+        recipe: a shipped name or a file; `corpus` where not given.
+        settings: over the recipe, e.g. `{"corpus.max_length": 512}`.
+        engine: `local`, `workers` processes here; or `ray`, `workers` processes of Ray Data.
+        output_dir: gets Arrow files in `train/` and `held-out/`, and result.json, which names them with
+            their counts and hashes. A run that was interrupted there continues. `general` reads it.
+
+    Example:
+        >>> understudy.corpus(                                     # doctest: +SKIP
+        ...     ["wiki/*.parquet"], tokenizer="bert-base-uncased", output_dir="corpora/wiki"
+        ... ).content["corpus"]
+        {'documents': …, 'blocks': …, 'tokens': …}
+    """
+    given: dict[str, Any] = what_is_given({"corpus.tokenizer": tokenizer})
+    if sources:
+        given["corpus.sources"] = [str(source) for source in sources]
+    built = load_recipe(recipe or "corpus", given | parse_settings(settings))
+    return corpus_from_recipe(built, Path(output_dir), engine=engine, workers=workers, overwrite=overwrite)
+
+
+def corpus_from_recipe(
+    recipe: Recipe, output_dir: Path, *, engine: Engine = "local", workers: int = 1, overwrite: bool = False
+) -> StageResult:
+    """Make a corpus as a recipe says; see `corpus`."""
+    settings = recipe.corpus or CorpusSettings()
+    if not settings.sources:
+        raise RecipeError("corpus.sources must be given: files, folders or hub datasets of text.")
+    if settings.tokenizer is None:
+        raise RecipeError("corpus.tokenizer must be given: the teacher's, a folder or a hub name.")
+    if recipe.general is not None:
+        raise RecipeError("general has no effect here. Leave it out; understudy general reads it.")
+    check_engine(engine)
+    recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
+    check_output(output_dir, recipe, overwrite=overwrite)
+    tokenizer = load_tokenizer(settings.tokenizer)
+    check_max_length(load_config(settings.tokenizer), tokenizer, settings.max_length, key="corpus.max_length")
+    files = find_files(settings.sources)
+    pieces = split_files(files, int(settings.shard_megabytes * 1e6))
+    _check_column(pieces[0], settings.column)
+    logger.info("%d files, %.1f MB: %d shards", len(files), sum(files.values()) / 1e6, len(pieces))
+    if overwrite:
+        for name in (_HASHES, TRAIN, HELD_OUT):
+            shutil.rmtree(output_dir / name, ignore_errors=True)
+    # Sizes tell other files from these; what is in them is hashed by the first pass.
+    start_output(output_dir, recipe, {file: str(size) for file, size in files.items()}, overwrite=overwrite)
+    started = time.perf_counter()
+    for name in (_HASHES, TRAIN, HELD_OUT):
+        (output_dir / name).mkdir(exist_ok=True)
+    hash_files = [output_dir / _HASHES / f"part-{number:06d}.npy" for number in range(len(pieces))]
+    arguments = (settings.column, pieces, output_dir)
+    _run("Reading", engine, workers, hash_files, make_hash_job, *arguments)
+    hashes = [np.load(file) for file in hash_files]
+    everything = np.concatenate(hashes)
+    keep = first_copies(everything)
+    write_atomically(output_dir / _HASHES / _KEEP, lambda path: _save(path, keep))
+    ends = np.cumsum([len(part) for part in hashes])
+    bounds = [(int(end) - len(part), int(end)) for part, end in zip(hashes, ends, strict=True)]
+    train_files = [_shard(output_dir, TRAIN, number) for number in range(len(pieces))]
+    _run("Writing", engine, workers, train_files, make_block_job, recipe.to_yaml(), bounds, *arguments[1:])
+    counts = {part: _counts(output_dir, part, len(pieces)) for part in (TRAIN, HELD_OUT)}
+    unreadable = int((~everything.any(axis=1)).sum())
+    if unreadable:
+        logger.warning("%d documents were left out: empty, or not to be read.", unreadable)
+    content = {
+        "stage": "corpus",
+        "corpus": {
+            "documents": len(everything),
+            "unreadable": unreadable,
+            "duplicates": len(everything) - unreadable - int(keep.sum()),
+            **{
+                name: {part: sum(one[name] for one in counts[part].values()) for part in counts}
+                for name in ("documents_kept", "blocks", "tokens")
+            },
+            "max_length": settings.max_length,
+            "bytes": sum((output_dir / name).stat().st_size for part in counts.values() for name in part),
+        },
+        # Since the last start, where the run was interrupted.
+        "seconds": round(time.perf_counter() - started, 1),
+        "files": {
+            name: {
+                "blocks": one["blocks"],
+                "tokens": one["tokens"],
+                "bytes": (output_dir / name).stat().st_size,
+                "hash": hash_file(output_dir / name),
+            }
+            for part in counts.values()
+            for name, one in part.items()
+        },
+        "seed": recipe.seed,
+        "hashes": {
+            "documents": hashlib.sha256(everything.tobytes()).hexdigest(),
+            "tokenizer": hash_tokenizer(tokenizer),
+        },
+        "versions": versions(),
+    }
+    write_result(output_dir, content)
+    shutil.rmtree(output_dir / _HASHES)
+    return StageResult(output_dir, content)
+
+
+_KEEP = "keep.npy"
+_LOOK_AT = 1_000  # documents, before anything is written
+
+
+def _check_column(piece: Piece, column: str) -> None:
+    first = list(islice(read_documents(piece, column), _LOOK_AT))
+    if first and not any(first):
+        raise DataError(
+            f"none of the first {len(first)} documents of {piece.file} has text in the column {column!r}. "
+            "Say which column has: --set corpus.column=…"
+        )
+
+
+def _run(
+    title: str, engine: Engine, workers: int, files: Sequence[Path], make_job: Any, *arguments: Any
+) -> None:
+    missing = [number for number, file in enumerate(files) if not file.exists()]
+    if len(missing) < len(files):
+        logger.warning("%s: %d of %d are done already.", title, len(files) - len(missing), len(files))
+    done = run_jobs(engine, workers, missing, make_job, *arguments)
+    for _ in tqdm(done, desc=title, unit=" shards", total=len(missing), disable=not missing):
+        pass
+
+
+def make_hash_job(column: str, pieces: Sequence[Piece], output_dir: Path) -> Job:
+    """Writes the hashes of a piece's documents."""
+
+    def job(number: int) -> None:
+        hashes = hash_documents(read_documents(pieces[number], column))
+        path = output_dir / _HASHES / f"part-{number:06d}.npy"
+        write_atomically(path, lambda temporary: _save(temporary, hashes))
+
+    return job
+
+
+def make_block_job(
+    recipe_yaml: str, bounds: Sequence[tuple[int, int]], pieces: Sequence[Piece], output_dir: Path
+) -> Job:
+    """Writes the blocks of a piece's documents, those held out first."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # as many processes as were asked for
+    recipe = Recipe.from_mapping(yaml.safe_load(recipe_yaml))
+    settings = recipe.corpus
+    assert settings is not None
+    assert settings.tokenizer is not None
+    maker = BlockMaker(load_tokenizer(settings.tokenizer), settings.max_length)
+
+    def job(number: int) -> None:
+        keep = np.load(output_dir / _HASHES / _KEEP, mmap_mode="r")[slice(*bounds[number])]
+        hashes = np.load(output_dir / _HASHES / f"part-{number:06d}.npy")
+        held_out = choose_held_out(hashes, settings.held_out)
+        # The file of training blocks says that the piece is done: it comes last.
+        for place, (part, chosen) in enumerate(((HELD_OUT, keep & held_out), (TRAIN, keep & ~held_out))):
+            texts = chosen_documents(pieces[number], settings.column, chosen)
+            if settings.pairs:
+                generator = np.random.default_rng([recipe.seed, number, place])
+                blocks = maker.pairs(texts, generator)
+            else:
+                blocks = maker.blocks(texts)
+            write_blocks(
+                _shard(output_dir, part, number),
+                blocks,
+                maker.dtype,
+                pairs=settings.pairs,
+                counts=Counter(documents_kept=int(chosen.sum())),
+            )
+
+    return job
+
+
+def chosen_documents(piece: Piece, column: str, chosen: NDArray[np.bool_]) -> Iterator[str]:
+    """The documents of a piece at the chosen places."""
+    for text, is_chosen in zip(read_documents(piece, column), chosen, strict=True):
+        if is_chosen and text is not None:
+            yield text
+
+
+def _shard(output_dir: Path, part: str, number: int) -> Path:
+    return output_dir / part / f"part-{number:06d}.arrow"
+
+
+def _counts(output_dir: Path, part: str, num_pieces: int) -> dict[str, Counter[str]]:
+    files = [_shard(output_dir, part, number) for number in range(num_pieces)]
+    return {f"{part}/{file.name}": block_counts(file) for file in files}
+
+
+def _save(path: Path, array: NDArray[Any]) -> None:
+    with path.open("wb") as file:
+        np.save(file, array)

@@ -1,0 +1,85 @@
+"""Run one job many times by number: in this process, in several of them, or by Ray Data.
+
+A job is made once in every process by a function of picklable arguments, and then called with numbers. What
+it makes goes to disk; nothing comes back.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, Literal, get_args
+
+from understudy.errors import RecipeError
+
+Engine = Literal["local", "ray"]
+Job = Callable[[int], None]
+
+
+def check_engine(engine: str) -> None:
+    """Refuse what is no engine."""
+    if engine not in get_args(Engine):
+        raise RecipeError(f"--engine must be one of {', '.join(get_args(Engine))}; got {engine!r}.")
+
+
+def run_jobs(
+    engine: Engine, workers: int, numbers: Sequence[int], make_job: Callable[..., Job], *arguments: Any
+) -> Iterator[int]:
+    """Do the job for every number; yields as often as one is done."""
+    if not numbers:
+        return
+    if engine == "ray":
+        yield from _on_ray(workers, numbers, make_job, arguments)
+    elif workers == 1:
+        job = make_job(*arguments)
+        for number in numbers:
+            job(number)
+            yield number
+    else:
+        # Spawned: a fork of a process that has run threads may hang.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(workers, context, _start_worker, (make_job, arguments)) as pool:
+            yield from pool.map(_work, numbers)
+
+
+_job: Job | None = None
+
+
+def _start_worker(make_job: Callable[..., Job], arguments: Sequence[Any]) -> None:
+    global _job
+    _job = make_job(*arguments)
+
+
+def _work(number: int) -> int:
+    assert _job is not None
+    _job(number)
+    return number
+
+
+def _on_ray(
+    workers: int, numbers: Sequence[int], make_job: Callable[..., Job], arguments: Sequence[Any]
+) -> Iterator[int]:
+    try:
+        import ray
+    except ImportError:
+        raise RecipeError("--engine ray needs Ray: pip install 'understudy[scale]'.") from None
+    items = ray.data.from_items([{"number": number} for number in numbers], override_num_blocks=len(numbers))
+    done = items.map_batches(
+        _RayWorker,
+        fn_constructor_args=(make_job, *arguments),
+        batch_size=1,
+        compute=ray.data.ActorPoolStrategy(size=workers),
+    )
+    for row in done.iter_rows():
+        yield int(row["number"])
+
+
+class _RayWorker:
+    def __init__(self, make_job: Callable[..., Job], *arguments: Any) -> None:
+        self.job = make_job(*arguments)
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        for number in batch["number"]:
+            self.job(int(number))
+        return dict(batch)

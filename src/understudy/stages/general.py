@@ -1,0 +1,210 @@
+"""General distillation: a student learns a pretrained teacher's layers on general text (TinyBERT Eq. 11,
+Figure 2)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from transformers import PreTrainedModel, TrainingArguments, set_seed
+
+from understudy.data.corpus import HELD_OUT, TRAIN, Blocks, open_corpus
+from understudy.data.encode import ENCODER_INPUTS, Collator
+from understudy.errors import DataError, RecipeError
+from understudy.models.pretrained import check_max_length, hash_tokenizer, load_encoder, load_tokenizer
+from understudy.models.student import base_config, check_start, load_student, student_settings
+from understudy.models.teacher import freeze
+from understudy.recipe.load import load_recipe, parse_settings, what_is_given
+from understudy.recipe.recipe import Recipe
+from understudy.stages.intermediate import LayerRows, learn_layers, match
+from understudy.stages.result import (
+    TRAINING_FOLDER,
+    StageResult,
+    check_output,
+    hash_model,
+    resolve_paths,
+    start_output,
+    versions,
+    write_result,
+)
+from understudy.stages.training import SAMPLE_BATCH, SAMPLE_ROWS, choose_attention, remove_checkpoints
+from understudy.training.arguments import build_arguments
+from understudy.training.cpu import tune_cpu
+from understudy.training.order import EndlessRows
+
+logger = logging.getLogger(__name__)
+
+
+def general(
+    teacher: str | Path | None = None,
+    *,
+    output_dir: str | Path,
+    corpus: str | Path | None = None,
+    student: str | None = None,
+    recipe: str | Path | None = None,
+    settings: Sequence[str] | Mapping[str, Any] = (),
+    overwrite: bool = False,
+) -> StageResult:
+    """Distil a pretrained teacher into a general student, the start of a student for any task.
+
+    Args:
+        teacher: a pretrained encoder, a folder or a hub name.
+        corpus: a folder that `corpus` wrote with this teacher's tokenizer.
+        student: a shape (`tinybert-4l-312d`, `6l-384d`), or a saved encoder to go on with; the recipe's
+            where not given.
+        recipe: a shipped name or a file; `general-tinybert` where not given.
+        settings: over the recipe, e.g. `{"general.training.max_steps": 1000}`.
+        output_dir: gets the student in `student/`, its losses, result.json and recipe.yaml. A run that was
+            interrupted there continues.
+
+    Example:
+        >>> understudy.general(                                    # doctest: +SKIP
+        ...     "bert-base-uncased", corpus="corpora/wiki", output_dir="students/general"
+        ... ).content["held_out"]
+        {'embeddings': {'first': …, 'last': …}, …}
+    """
+    given: dict[str, Any] = what_is_given({"teacher": teacher, "general.corpus": corpus})
+    if student is not None:
+        given |= student_settings(student)
+    built = load_recipe(recipe or "general-tinybert", given | parse_settings(settings))
+    return general_from_recipe(built, Path(output_dir), overwrite=overwrite)
+
+
+def general_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = False) -> StageResult:
+    """General distillation as a recipe says; see `general`.
+
+    In a distributed run every process returns, and the first one's result alone has content.
+    """
+    settings = recipe.general
+    if settings is None:
+        raise RecipeError("general must be given: this is no recipe for general distillation.")
+    if recipe.teacher is None:
+        raise RecipeError("teacher must be given: a folder or a hub name of a pretrained encoder.")
+    if settings.corpus is None:
+        raise RecipeError("general.corpus must be given: a folder that understudy corpus wrote.")
+    check_start(recipe.student)
+    recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
+    assert recipe.teacher is not None
+    check_output(output_dir, recipe, overwrite=overwrite)
+    tune_cpu()
+    content, blocks = open_corpus(Path(settings.corpus))
+    tokenizer = load_tokenizer(recipe.teacher)
+    if hash_tokenizer(tokenizer) != content["hashes"]["tokenizer"]:
+        raise DataError(
+            f"general.corpus: {settings.corpus} was made with another tokenizer than {recipe.teacher} has. "
+            "Make it anew: understudy corpus --tokenizer with this teacher."
+        )
+    # Steps and not epochs: an epoch of many shards is too much to lose.
+    own = {
+        "seed": recipe.seed,
+        "eval_strategy": "no",
+        "save_strategy": "steps",
+        "train_sampling_strategy": "sequential",
+        "ddp_find_unused_parameters": True,
+    }
+    arguments = build_arguments({**own, **settings.training}, output_dir / TRAINING_FOLDER)
+    num_blocks = len(blocks[TRAIN])
+    batch_size = arguments.train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
+    if arguments.max_steps <= 0:
+        arguments.max_steps = math.floor(arguments.num_train_epochs * num_blocks / batch_size)
+    if arguments.max_steps == 0:
+        raise DataError(
+            f"general.corpus: {num_blocks} blocks for {arguments.num_train_epochs:g} epochs do not fill one "
+            f"batch of {batch_size}. Give more text, or smaller batches."
+        )
+    num_read = arguments.max_steps * batch_size
+    rows = LayerRows(tokenizer, EndlessRows(blocks[TRAIN], num_read, arguments.seed), blocks[HELD_OUT])
+    set_seed(arguments.seed)
+    student, channels = _start_student(recipe, rows, arguments)
+    check_max_length(student.config, tokenizer, content["corpus"]["max_length"], key="corpus.max_length")
+    teacher = load_encoder(recipe.teacher)
+    freeze(teacher)
+    match(student, teacher, settings, channels)  # before anything is written
+    corpus_hash = hashlib.sha256(json.dumps(content["files"]).encode()).hexdigest()
+    hashes = {"teacher": hash_model(recipe.teacher), "corpus": corpus_hash}
+    for name in (recipe.student.model, recipe.student.source):
+        if name is not None:
+            hashes["student"] = hash_model(name)
+    with arguments.main_process_first(desc="preparing the output folder"):
+        if arguments.should_save:
+            start_output(output_dir, recipe, hashes, overwrite=overwrite)
+            _announce(student, blocks, arguments, batch_size)
+    learnt = learn_layers(
+        student,
+        teacher,
+        settings,
+        arguments,
+        rows,
+        output_dir,
+        channels=channels,
+        padded=recipe.normalization == "padded",
+        saved_config=base_config(recipe.student, recipe.teacher),
+        load_saved=load_encoder,
+        num_epochs=num_read / num_blocks,
+    )
+    if not learnt:
+        return StageResult(output_dir, {})
+    tokens = round(content["corpus"]["tokens"][TRAIN] * num_read / num_blocks)
+    result = {
+        "stage": "general",
+        "model": str(output_dir / "student"),
+        **learnt,
+        "corpus": content["corpus"],
+        "blocks": num_read,
+        "tokens": tokens,
+        "epochs": round(num_read / num_blocks, 4),
+        "parameters": {"student": student.num_parameters(), "teacher": teacher.num_parameters()},
+        "processes": arguments.world_size,
+        "hashes": hashes,
+        "versions": versions(),
+    }
+    write_result(output_dir, result)
+    remove_checkpoints(output_dir / TRAINING_FOLDER)
+    return StageResult(output_dir, result)
+
+
+def _start_student(
+    recipe: Recipe, rows: LayerRows, arguments: TrainingArguments
+) -> tuple[PreTrainedModel, Tensor | None]:
+    """The student as a recipe starts it, and the teacher's channels that its channels were cut from."""
+
+    def sample() -> Iterator[dict[str, Tensor]]:
+        collate = Collator(rows.tokenizer)
+        places = range(min(SAMPLE_ROWS, len(rows.train)))
+        for start in range(0, len(places), SAMPLE_BATCH):
+            batch = collate([rows.train[place] for place in places[start : start + SAMPLE_BATCH]])
+            yield {name: batch[name] for name in batch if name in ENCODER_INPUTS}
+
+    return load_student(
+        recipe.student,
+        recipe.reader,
+        None,
+        None,
+        sample=sample,
+        dropout=recipe.dropout,
+        attention=choose_attention(recipe, arguments),
+    )
+
+
+def _announce(
+    student: PreTrainedModel, blocks: Mapping[str, Blocks], arguments: TrainingArguments, batch_size: int
+) -> None:
+    config = student.config
+    logger.info(
+        "Student: %d layers of %d, %.1fM parameters. %s blocks; %s steps of %d blocks, %.2f epochs",
+        config.num_hidden_layers,
+        config.hidden_size,
+        student.num_parameters() / 1e6,
+        f"{len(blocks[TRAIN]):,}",
+        f"{arguments.max_steps:,}",
+        batch_size,
+        arguments.max_steps * batch_size / len(blocks[TRAIN]),
+    )
+    if not len(blocks[HELD_OUT]):
+        logger.warning("The corpus holds nothing out: losses are those of training alone.")
