@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from understudy.stages.evaluate import evaluate
     from understudy.stages.finetune import finetune
     from understudy.stages.general import general
+    from understudy.stages.plan import plan
 
 __version__ = version("understudy")
-__all__ = ["Recipe", "augment", "corpus", "distill", "evaluate", "finetune", "general", "load_recipe"]
+__all__ = ["Recipe", "augment", "corpus", "distill", "evaluate", "finetune", "general", "load_recipe", "plan"]
 
 # Loaded on first use: importing understudy must not import torch.
 _HOMES = {
@@ -29,6 +30,7 @@ _HOMES = {
     "finetune": "understudy.stages.finetune",
     "general": "understudy.stages.general",
     "load_recipe": "understudy.recipe.load",
+    "plan": "understudy.stages.plan",
 }
 
 

@@ -57,7 +57,8 @@ class MaskedWords:
         self.window = max_length - len(before) - len(after)
         self.words = whole_words(tokenizer, model.config.vocab_size)
         allowed = [word is not None for word in self.words]
-        self.forbidden_V = ~torch.tensor(allowed, device=model.device)
+        self.penalty_V = torch.zeros(len(allowed), device=model.device)
+        self.penalty_V[~torch.tensor(allowed)] = -torch.inf
         if sum(allowed) < count:
             raise ModelError(f"the model's vocabulary has {sum(allowed)} whole words; {count} are needed.")
 
@@ -120,12 +121,13 @@ class MaskedWords:
         mask_BL = torch.tensor([[1] * len(ids) + [0] * (length - len(ids)) for ids, _ in filled])
         places_B = torch.tensor([place for _, place in filled])
         device = self.model.device
-        logits_BV = self._logits(ids_BL.to(device), mask_BL.to(device), places_B.to(device))
-        logits_BV = logits_BV.masked_fill(self.forbidden_V, -torch.inf)
-        best: list[list[int]] = logits_BV.topk(self.count + _SPELLINGS, dim=-1).indices.tolist()
+        logits_BV = self.logits(ids_BL.to(device), mask_BL.to(device), places_B.to(device))
+        best: list[list[int]] = (
+            (logits_BV + self.penalty_V).topk(self.count + _SPELLINGS, dim=-1).indices.tolist()
+        )
         return best
 
-    def _logits(self, ids_BL: Tensor, mask_BL: Tensor, places_B: Tensor) -> Tensor:
+    def logits(self, ids_BL: Tensor, mask_BL: Tensor, places_B: Tensor) -> Tensor:
         """The model's logits at one place of each row: its head sees no other."""
 
         def keep_places(_: Any, __: Any, output: Any) -> Any:
@@ -139,8 +141,8 @@ class MaskedWords:
             output = self.model(input_ids=ids_BL, attention_mask=mask_BL)
         finally:
             hook.remove()
-        logits: Tensor = output.logits[:, 0].float()
-        return logits
+        logits_BV: Tensor = output.logits[:, 0]
+        return logits_BV
 
 
 def rows_of(length: int) -> int:

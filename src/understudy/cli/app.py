@@ -13,6 +13,7 @@ from understudy.cli.distill import distill_command
 from understudy.cli.evaluate import evaluate_command
 from understudy.cli.finetune import finetune_command
 from understudy.cli.general import general_command
+from understudy.cli.plan import plan_command
 from understudy.cli.recipes import recipes_command
 from understudy.errors import UnderstudyError
 
@@ -29,6 +30,7 @@ app.command("general")(general_command)
 app.command("augment")(augment_command)
 app.command("distill")(distill_command)
 app.command("evaluate")(evaluate_command)
+app.command("plan")(plan_command)
 app.command("recipes")(recipes_command)
 
 

@@ -156,6 +156,41 @@ def print_general(result: StageResult) -> None:
     console.print(f"The student is in {content['model']}; start from it with --student {content['model']}")
 
 
+def print_plan(content: dict[str, Any]) -> None:
+    """What a run will cost: its parts, then hours, disk and memory."""
+    console = Console(stderr=True, highlight=False)
+    table = Table(title="What it will cost", title_justify="left")
+    for heading in ("part", "steps", "tokens", "FLOP", "hours here"):
+        table.add_column(heading, justify="left" if heading == "part" else "right")
+    for part in content["parts"]:
+        steps = f"{part['steps']:,}" if part["steps"] else ""
+        flop = f"{part['flop']:.2g}" if part["flop"] else ""
+        table.add_row(part["name"], steps, f"{part['tokens']:.3g}", flop, f"{part['seconds'] / 3600:.2g}")
+    console.print(table)
+    hours, assumed = content["hours"], content["assumed"]
+    console.print(f"This machine, measured: {_duration(hours['this machine'])}")
+    for name, figure in assumed.items():
+        if content["flop"]:
+            console.print(
+                f"{name}, computed: {_duration(hours[name])} at {figure['share']:.0%} of "
+                f"{figure['flop_per_second'] / 1e12:g} TFLOP/s"
+            )
+    disk, memory = content["disk"], content["memory"]
+    console.print(
+        f"Disk: {disk['at most'] / 1e6:,.0f} MB at most, {disk['when done'] / 1e6:,.0f} MB when done"
+    )
+    console.print(
+        f"Memory: {memory['measured'] / 1e9:.1f} GB, of it {memory['weights'] / 1e9:.2f} GB for weights, "
+        "gradients and Adam"
+    )
+
+
+def _duration(hours: float) -> str:
+    if hours >= 48:
+        return f"{hours / 24:,.1f} days"
+    return f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"
+
+
 def _print_distillation(console: Console, content: dict[str, Any]) -> None:
     """What the student learnt, what it weighs, and how long it took."""
     stages = content["stages"]

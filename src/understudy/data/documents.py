@@ -122,6 +122,16 @@ def _row_groups(file: str, piece_bytes: int) -> Iterator[tuple[int, int]]:
                 start, filled = group + 1, 0
 
 
+def text_bytes(piece: Piece) -> int:
+    """How many bytes a piece has, not compressed where that can be told."""
+    if piece.format != "parquet":
+        return (_size(piece.file) if piece.stop is None else piece.stop) - piece.start
+    with fsspec.open(piece.file, "rb") as opened:
+        metadata = pq.ParquetFile(opened).metadata
+        groups = range(piece.start, piece.stop or 0)
+        return sum(metadata.row_group(group).total_byte_size for group in groups)
+
+
 def read_documents(piece: Piece, column: str) -> Iterator[str | None]:
     """The documents of a piece in their order; None for one that cannot be read or is empty.
 

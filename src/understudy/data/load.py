@@ -206,7 +206,10 @@ def _write_rows(task: Task, source: Source, labels: Sequence[str] | None, folder
             shutil.rmtree(target)
 
 
+CACHE_VARIABLE = "UNDERSTUDY_CACHE"
+
+
 def cache_folder() -> Path:
     """`$UNDERSTUDY_CACHE`, or `understudy/` in the cache folder of `datasets`."""
-    chosen = os.environ.get("UNDERSTUDY_CACHE")
+    chosen = os.environ.get(CACHE_VARIABLE)
     return Path(chosen) if chosen else Path(datasets.config.HF_DATASETS_CACHE) / "understudy"

@@ -158,7 +158,7 @@ def student_config(settings: StudentSettings, teacher_config: Any) -> Any:
     """The teacher's config in the student's sizes."""
     sizes = _shape_sizes(settings.shape, teacher_config) | settings.sizes
     if settings.start == "cut":  # what is not said stays as it is
-        sizes = _own_sizes(teacher_config) | sizes
+        sizes = own_sizes(teacher_config) | sizes
     missing = {"num_hidden_layers", "hidden_size"} - set(sizes)
     if missing:
         raise RecipeError(
@@ -231,7 +231,8 @@ _OTHER_NAMES = {
 }
 
 
-def _own_sizes(config: Any) -> dict[str, int]:
+def own_sizes(config: Any) -> dict[str, int]:
+    """A config's four sizes, by the names that most families use."""
     names = _OTHER_NAMES.get(config.model_type, {})
     return {name: getattr(config, names.get(name, name)) for name in SIZES}
 

@@ -7,17 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformers import (
-    set_seed,
-)
+from transformers import PreTrainedModel, TrainingArguments, set_seed
 
 from understudy.data.encode import Collator
 from understudy.errors import RecipeError
 from understudy.evaluation.score import score_model
-from understudy.models.pretrained import (
-    load_config,
-    load_model,
-)
+from understudy.models.pretrained import load_config, load_model
 from understudy.recipe.load import build_recipe, what_is_given
 from understudy.recipe.recipe import Recipe
 from understudy.stages.result import (
@@ -34,6 +29,7 @@ from understudy.stages.result import (
     write_result,
 )
 from understudy.stages.training import (
+    Prepared,
     choose_attention,
     choose_on_dev,
     prepare,
@@ -105,32 +101,17 @@ def finetune_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = 
 
     prepared = prepare(recipe, model_name, arguments)
     tokenizer, data = prepared.tokenizer, prepared.data
-    model = load_model(
-        model_name,
-        task,
-        data.labels,
-        fine_tuned=False,
-        dropout=recipe.dropout,
-        attention=choose_attention(recipe, arguments),
-    )
+    trainer = make_trainer(recipe, prepared, arguments)
     hashes = {"model": hash_model(model_name), **data.hashes}
     with arguments.main_process_first(desc="preparing the output folder"):
         if arguments.should_save:
             start_output(output_dir, recipe, hashes, overwrite=overwrite)
-    trainer = OrderedTrainer(
-        model,
-        arguments,
-        data_collator=Collator(tokenizer),
-        train_dataset=prepared.train,
-        eval_dataset=prepared.first_dev.encoded,
-        processing_class=tokenizer,
-        compute_metrics=prepared.first_dev.metrics,
-    )
     outcome = train_to_the_end(trainer)
     if not arguments.should_save:
         return StageResult(output_dir, {})
 
-    save_model(model, tokenizer, output_dir, load_config(model_name))
+    assert isinstance(trainer.model, PreTrainedModel)
+    save_model(trainer.model, tokenizer, output_dir, load_config(model_name))
     # What is scored is what was saved, in float32.
     saved = load_model(str(output_dir), task, data.labels, fine_tuned=True)
     scores = {split: score_model(saved, tokenizer, rows) for split, rows in prepared.dev.items()}
@@ -142,7 +123,7 @@ def finetune_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = 
         **data_content(data),
         "steps": outcome.global_step,
         # Since the last start, where the run was interrupted.
-        "seconds": {"training": round(outcome.metrics["train_runtime"], 1)},
+        "seconds": {"training": round(outcome.metrics["train_runtime"], 3)},
         "parameters": saved.num_parameters(),
         "seed": arguments.seed,
         "hashes": hashes,
@@ -151,3 +132,24 @@ def finetune_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = 
     write_result(output_dir, content)
     remove_checkpoints(training_dir)
     return StageResult(output_dir, content)
+
+
+def make_trainer(recipe: Recipe, prepared: Prepared, arguments: TrainingArguments) -> OrderedTrainer:
+    """A model with the task's head, and what trains it."""
+    model = load_model(
+        str(recipe.model),
+        prepared.task,
+        prepared.data.labels,
+        fine_tuned=False,
+        dropout=recipe.dropout,
+        attention=choose_attention(recipe, arguments),
+    )
+    return OrderedTrainer(
+        model,
+        arguments,
+        data_collator=Collator(prepared.tokenizer),
+        train_dataset=prepared.train,
+        eval_dataset=prepared.first_dev.encoded,
+        processing_class=prepared.tokenizer,
+        compute_metrics=prepared.first_dev.metrics,
+    )

@@ -8,22 +8,25 @@ import json
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 from transformers import PreTrainedModel, TrainingArguments, set_seed
 
-from understudy.data.corpus import HELD_OUT, TRAIN, Blocks, open_corpus
+from understudy.data.corpus import HELD_OUT, TRAIN, open_corpus
 from understudy.data.encode import ENCODER_INPUTS, Collator
 from understudy.errors import DataError, RecipeError
 from understudy.models.pretrained import check_max_length, hash_tokenizer, load_encoder, load_tokenizer
 from understudy.models.student import base_config, check_start, load_student, student_settings
 from understudy.models.teacher import freeze
+from understudy.recipe.distillation import GeneralSettings
 from understudy.recipe.load import load_recipe, parse_settings, what_is_given
 from understudy.recipe.recipe import Recipe
 from understudy.stages.intermediate import LayerRows, learn_layers, match
 from understudy.stages.result import (
+    STUDENT,
     TRAINING_FOLDER,
     StageResult,
     check_output,
@@ -33,7 +36,13 @@ from understudy.stages.result import (
     versions,
     write_result,
 )
-from understudy.stages.training import SAMPLE_BATCH, SAMPLE_ROWS, choose_attention, remove_checkpoints
+from understudy.stages.training import (
+    SAMPLE_BATCH,
+    SAMPLE_ROWS,
+    choose_attention,
+    remove_checkpoints,
+    whole_batch,
+)
 from understudy.training.arguments import build_arguments
 from understudy.training.cpu import tune_cpu
 from understudy.training.order import EndlessRows
@@ -81,6 +90,66 @@ def general_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
 
     In a distributed run every process returns, and the first one's result alone has content.
     """
+    recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
+    check_output(output_dir, recipe, overwrite=overwrite)
+    run = prepare_general(recipe, output_dir)
+    arguments, corpus = run.arguments, run.corpus
+    match(run.student, run.teacher, run.settings, run.channels)  # before anything is written
+    hashes = {
+        "teacher": hash_model(str(recipe.teacher)),
+        "corpus": hashlib.sha256(json.dumps(corpus["files"]).encode()).hexdigest(),
+    }
+    for name in (recipe.student.model, recipe.student.source):
+        if name is not None:
+            hashes["student"] = hash_model(name)
+    with arguments.main_process_first(desc="preparing the output folder"):
+        if arguments.should_save:
+            start_output(output_dir, recipe, hashes, overwrite=overwrite)
+            _announce(run)
+    learnt = learn_general(run, output_dir)
+    if not learnt:
+        return StageResult(output_dir, {})
+    result = {
+        "stage": "general",
+        "model": str(output_dir / STUDENT),
+        **learnt,
+        "corpus": corpus["corpus"],
+        "blocks": len(run.rows.train),
+        "tokens": round(corpus["corpus"]["tokens"][TRAIN] * run.num_epochs),
+        "epochs": round(run.num_epochs, 4),
+        "parameters": {"student": run.student.num_parameters(), "teacher": run.teacher.num_parameters()},
+        "processes": arguments.world_size,
+        "hashes": hashes,
+        "versions": versions(),
+    }
+    write_result(output_dir, result)
+    remove_checkpoints(output_dir / TRAINING_FOLDER)
+    return StageResult(output_dir, result)
+
+
+@dataclass(frozen=True)
+class GeneralRun:
+    """General distillation, ready to start.
+
+    Attributes:
+        corpus: the corpus' result.json.
+        channels: the teacher's, where the student's were cut from them.
+        num_epochs: how often the corpus is read.
+    """
+
+    recipe: Recipe
+    settings: GeneralSettings
+    arguments: TrainingArguments
+    corpus: dict[str, Any]
+    rows: LayerRows
+    num_epochs: float
+    student: PreTrainedModel
+    channels: Tensor | None
+    teacher: PreTrainedModel
+
+
+def prepare_general(recipe: Recipe, output_dir: Path) -> GeneralRun:
+    """Open the corpus, start the student and load the teacher; nothing is written."""
     settings = recipe.general
     if settings is None:
         raise RecipeError("general must be given: this is no recipe for general distillation.")
@@ -89,13 +158,10 @@ def general_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
     if settings.corpus is None:
         raise RecipeError("general.corpus must be given: a folder that understudy corpus wrote.")
     check_start(recipe.student)
-    recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
-    assert recipe.teacher is not None
-    check_output(output_dir, recipe, overwrite=overwrite)
     tune_cpu()
-    content, blocks = open_corpus(Path(settings.corpus))
+    corpus, blocks = open_corpus(Path(settings.corpus))
     tokenizer = load_tokenizer(recipe.teacher)
-    if hash_tokenizer(tokenizer) != content["hashes"]["tokenizer"]:
+    if hash_tokenizer(tokenizer) != corpus["hashes"]["tokenizer"]:
         raise DataError(
             f"general.corpus: {settings.corpus} was made with another tokenizer than {recipe.teacher} has. "
             "Make it anew: understudy corpus --tokenizer with this teacher."
@@ -109,8 +175,7 @@ def general_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
         "ddp_find_unused_parameters": True,
     }
     arguments = build_arguments({**own, **settings.training}, output_dir / TRAINING_FOLDER)
-    num_blocks = len(blocks[TRAIN])
-    batch_size = arguments.train_batch_size * arguments.gradient_accumulation_steps * arguments.world_size
+    num_blocks, batch_size = len(blocks[TRAIN]), whole_batch(arguments)
     if arguments.max_steps <= 0:
         arguments.max_steps = math.floor(arguments.num_train_epochs * num_blocks / batch_size)
     if arguments.max_steps == 0:
@@ -122,51 +187,29 @@ def general_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
     rows = LayerRows(tokenizer, EndlessRows(blocks[TRAIN], num_read, arguments.seed), blocks[HELD_OUT])
     set_seed(arguments.seed)
     student, channels = _start_student(recipe, rows, arguments)
-    check_max_length(student.config, tokenizer, content["corpus"]["max_length"], key="corpus.max_length")
+    check_max_length(student.config, tokenizer, corpus["corpus"]["max_length"], key="corpus.max_length")
     teacher = load_encoder(recipe.teacher)
     freeze(teacher)
-    match(student, teacher, settings, channels)  # before anything is written
-    corpus_hash = hashlib.sha256(json.dumps(content["files"]).encode()).hexdigest()
-    hashes = {"teacher": hash_model(recipe.teacher), "corpus": corpus_hash}
-    for name in (recipe.student.model, recipe.student.source):
-        if name is not None:
-            hashes["student"] = hash_model(name)
-    with arguments.main_process_first(desc="preparing the output folder"):
-        if arguments.should_save:
-            start_output(output_dir, recipe, hashes, overwrite=overwrite)
-            _announce(student, blocks, arguments, batch_size)
-    learnt = learn_layers(
-        student,
-        teacher,
-        settings,
-        arguments,
-        rows,
-        output_dir,
-        channels=channels,
-        padded=recipe.normalization == "padded",
-        saved_config=base_config(recipe.student, recipe.teacher),
-        load_saved=load_encoder,
-        num_epochs=num_read / num_blocks,
+    return GeneralRun(
+        recipe, settings, arguments, corpus, rows, num_read / num_blocks, student, channels, teacher
     )
-    if not learnt:
-        return StageResult(output_dir, {})
-    tokens = round(content["corpus"]["tokens"][TRAIN] * num_read / num_blocks)
-    result = {
-        "stage": "general",
-        "model": str(output_dir / "student"),
-        **learnt,
-        "corpus": content["corpus"],
-        "blocks": num_read,
-        "tokens": tokens,
-        "epochs": round(num_read / num_blocks, 4),
-        "parameters": {"student": student.num_parameters(), "teacher": teacher.num_parameters()},
-        "processes": arguments.world_size,
-        "hashes": hashes,
-        "versions": versions(),
-    }
-    write_result(output_dir, result)
-    remove_checkpoints(output_dir / TRAINING_FOLDER)
-    return StageResult(output_dir, result)
+
+
+def learn_general(run: GeneralRun, output_dir: Path) -> dict[str, Any]:
+    """Train the student; see `learn_layers`."""
+    return learn_layers(
+        run.student,
+        run.teacher,
+        run.settings,
+        run.arguments,
+        run.rows,
+        output_dir,
+        channels=run.channels,
+        padded=run.recipe.normalization == "padded",
+        saved_config=base_config(run.recipe.student, str(run.recipe.teacher)),
+        load_saved=load_encoder,
+        num_epochs=run.num_epochs,
+    )
 
 
 def _start_student(
@@ -192,19 +235,17 @@ def _start_student(
     )
 
 
-def _announce(
-    student: PreTrainedModel, blocks: Mapping[str, Blocks], arguments: TrainingArguments, batch_size: int
-) -> None:
-    config = student.config
+def _announce(run: GeneralRun) -> None:
+    config = run.student.config
     logger.info(
-        "Student: %d layers of %d, %.1fM parameters. %s blocks; %s steps of %d blocks, %.2f epochs",
+        "Student: %d layers of %d, %.1fM parameters. %s steps of %d blocks: %.2f epochs of %s blocks",
         config.num_hidden_layers,
         config.hidden_size,
-        student.num_parameters() / 1e6,
-        f"{len(blocks[TRAIN]):,}",
-        f"{arguments.max_steps:,}",
-        batch_size,
-        arguments.max_steps * batch_size / len(blocks[TRAIN]),
+        run.student.num_parameters() / 1e6,
+        f"{run.arguments.max_steps:,}",
+        whole_batch(run.arguments),
+        run.num_epochs,
+        f"{run.corpus['corpus']['blocks'][TRAIN]:,}",
     )
-    if not len(blocks[HELD_OUT]):
+    if not len(run.rows.held_out):
         logger.warning("The corpus holds nothing out: losses are those of training alone.")

@@ -157,7 +157,7 @@ def learn_layers(
         "held_out": {name: {"first": first[name], "last": last[name]} for name in first},
         "steps": outcome.global_step,
         # Since the last start, where the run was interrupted.
-        "seconds": {"training": round(outcome.metrics["train_runtime"], 1)},
+        "seconds": {"training": round(outcome.metrics["train_runtime"], 3)},
         "seed": arguments.seed,
     }
 

@@ -84,7 +84,7 @@ def preflight(run: Run) -> None:
     if arguments.should_save:
         logger.info("Student: %s", _describe_student(recipe, student))
     if recipe.teacher is None:
-        _with_answers(run, main_block(recipe), quiet=True)
+        with_answers(run, main_block(recipe), quiet=True)
         return
     teacher = run.load_teacher()
     if recipe.intermediate is not None:
@@ -130,7 +130,7 @@ def _tinybert(run: Run) -> str:
     kind = run.prepared.task.kind
     lesson = Lesson(
         settings,
-        lambda: _with_answers(run, settings),
+        lambda: with_answers(run, settings),
         lambda chosen: (prediction_terms(kind, temperature=chosen.temperature, padded=padded), {}),
     )
     train_trials(recipe, lesson, run.prepared, run.output_dir / PREDICTION, start=start)
@@ -144,7 +144,7 @@ def _soft_labels(run: Run, *, layers: tuple[int, ...] = ()) -> str:
     kind = run.prepared.task.kind
 
     def train() -> Dataset:
-        rows = _with_answers(run, settings, layers)
+        rows = with_answers(run, settings, layers)
         return rows.remove_columns([TEACHER_STATES]) if layers else rows
 
     lesson = Lesson(
@@ -174,7 +174,7 @@ def _patient(run: Run) -> str:
     kind = run.prepared.task.kind
     lesson = Lesson(
         settings,
-        lambda: _with_answers(run, settings, teacher_layers),
+        lambda: with_answers(run, settings, teacher_layers),
         lambda chosen: (
             patient_terms(
                 kind,
@@ -199,7 +199,7 @@ _METHODS: Mapping[str, Callable[[Run], str]] = {
 }
 
 
-def _with_answers(
+def with_answers(
     run: Run, settings: TrialSettings, layers: tuple[int, ...] = (), *, quiet: bool = False
 ) -> Dataset:
     """The training rows with the teacher's answers, or with a file's."""

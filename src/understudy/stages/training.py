@@ -104,6 +104,12 @@ def choose_attention(recipe: Recipe, arguments: TrainingArguments) -> str | None
     return recipe.attention or ("eager" if arguments.device.type == "cpu" else None)
 
 
+def whole_batch(arguments: TrainingArguments) -> int:
+    """How many rows a step reads, on all processes together."""
+    per_process = arguments.train_batch_size * arguments.gradient_accumulation_steps
+    return int(per_process * arguments.world_size)
+
+
 def choose_on_dev(block: Mapping[str, Any], task: Task) -> dict[str, Any]:
     """A training block in which the best checkpoint, where one is wanted, is so by the task's metric."""
     if not block.get("load_best_model_at_end"):

@@ -170,7 +170,7 @@ def _run_trial(
         "losses": write_losses(folder / LOSSES, trainer.state.log_history),
         "steps": outcome.global_step,
         # Since the last start, where the run was interrupted.
-        "seconds": {"training": round(outcome.metrics["train_runtime"], 1)},
+        "seconds": {"training": round(outcome.metrics["train_runtime"], 3)},
         "seed": arguments.seed,
     }
     write_result(folder, content)
