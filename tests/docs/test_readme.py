@@ -33,6 +33,14 @@ TINY = {
         "intermediate.relation_heads=2",
         "student.num_hidden_layers=2",
     ],
+    "corpus": ["corpus.max_length=32", "corpus.held_out=0.3"],
+    "general": [
+        "general.training.max_steps=1",
+        "general.training.report_to=none",
+        "general.training.per_device_train_batch_size=2",
+        "general.relation_heads=2",
+        "student.num_hidden_layers=2",
+    ],
     "cut": ["student.hidden_size=16", "student.num_attention_heads=2", "student.intermediate_size=32"],
     "patient": [
         f"{stage}.training.{setting}"
@@ -47,6 +55,10 @@ def tiny(arguments: list[str]) -> list[str]:
     if arguments[0] == "distill":
         settings = TINY["patient"] if "patient" in arguments else TINY["tinybert"]
         settings = settings + (TINY["cut"] if "student.init=cut" in arguments else [])
+        if any(argument.endswith("general/student") for argument in arguments):
+            settings = [setting for setting in settings if not setting.startswith("student.")]
+    elif arguments[0] == "plan":
+        return ["--seconds", "1", *(part for setting in TINY["general"] for part in ("--set", setting))]
     else:
         settings = TINY.get(arguments[0], [])
     return [part for setting in settings for part in ("--set", setting)]
@@ -65,11 +77,16 @@ def test_the_commands_run(encoder: Path, tmp_path: Path, monkeypatch: pytest.Mon
         (tmp_path / "glue" / "MRPC").mkdir(parents=True, exist_ok=True)
         (tmp_path / "glue" / "MRPC" / f"{name}.tsv").write_text(GLUE_ROWS, "utf-8")
         (tmp_path / f"{name}.csv").write_text("review,sentiment\ngood,pos\nbad,neg\n", "utf-8")
+    (tmp_path / "wiki").mkdir()
+    (tmp_path / "wiki" / "a.txt").write_text("\n\n".join(f"the cat {n} runs." for n in range(20)))
     stand_ins = {"bert-base-uncased": str(encoder), "nyu-mll/glue": str(tmp_path / "glue")}
     found = commands(README)
     assert len(found) >= 11
     for arguments in found:
-        arguments = [stand_ins.get(argument, argument) for argument in arguments]
+        arguments = [
+            start + equals + stand_ins.get(end, end)
+            for start, equals, end in (argument.rpartition("=") for argument in arguments)
+        ]
         arguments += tiny(arguments)
         result = CliRunner().invoke(app, arguments, catch_exceptions=False)
         assert result.exit_code == 0, (arguments, result.output)

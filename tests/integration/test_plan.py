@@ -72,7 +72,10 @@ def test_every_method_has_its_parts(teacher: Path, tmp_path: Path) -> None:
     assert names(soft)[2:] == ["soft labels"]
     few = method_settings(("soft_labels",), max_steps=7)
     done = understudy.distill(
-        teacher, method="soft-labels", output_dir=tmp_path / "out", settings={**few, "student.num_hidden_layers": 2}
+        teacher,
+        method="soft-labels",
+        output_dir=tmp_path / "out",
+        settings={**few, "student.num_hidden_layers": 2},
     )
     soft = understudy.plan(tmp_path / "out" / "recipe.yaml", seconds=1)
     assert soft["steps"] == 7 == done.content["stages"]["soft-labels"]["steps"]
