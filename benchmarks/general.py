@@ -1,0 +1,66 @@
+r"""Is a general student a better start for a task than random weights?
+
+A `tinybert-4l-312d` student learns the pretrained encoder on Wikipedia's text, and then MRPC, RTE, CoLA and
+STS-B by both of TinyBERT's task stages, three seeds each, beside the same student from random weights for
+equally many steps.
+
+    understudy corpus ../shared/assets/wiki --tokenizer ../shared/assets/bert-12l-384h-mlm \
+        --output-dir corpora/wiki --workers 2
+    understudy general ../shared/assets/bert-12l-384h-mlm --recipe desk-general --corpus corpora/wiki \
+        --output-dir students/general
+    python benchmarks/general.py --general students/general --teachers teachers --output-dir students
+
+Keeps what the general student's result.json says, and its curves, in `benchmarks/results`. Runs that are in
+the results or in the output folder are not made again; it can be started twice side by side with different
+--starts. `--quick` makes a few steps of MRPC and writes no results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from runs import collect, show_means, students_parser, tinybert_student
+
+RESULTS = Path(__file__).parent / "results" / "general.json"
+RUN = RESULTS.with_name("general_run.json")
+TASKS, SEEDS, STARTS = ("mrpc", "rte", "cola", "stsb"), (1, 2, 3), ("random", "general")
+STEPS = {"intermediate": 200, "prediction": 200}
+
+
+def main() -> None:
+    parser = students_parser(__doc__)
+    parser.add_argument("--general", type=Path, default=Path("students/general"))
+    parser.add_argument("--starts", nargs="+", choices=STARTS, default=STARTS)
+    options = parser.parse_args()
+    if options.quick:
+        options.output_dir /= "quick"  # so that no real run takes them for its own
+        print(json.dumps({start: learn("mrpc", start, 1, options)["scores"] for start in options.starts}))
+        return
+    RUN.write_text((options.general / "result.json").read_text("utf-8"), "utf-8")
+    for name in ("losses", "held_out"):
+        shutil.copyfile(options.general / f"{name}.csv", RESULTS.with_name(f"general_{name}.csv"))
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for seed in SEEDS:
+        for task in TASKS:
+            for start in options.starts:
+                if f"{task}-{start}-{seed}" not in known:
+                    learn(task, start, seed, options)
+    results = collect(RESULTS, options)
+    show_means(results, [f"{task}-{start}" for task in TASKS for start in STARTS])
+    print(json.dumps(results))
+
+
+def learn(task: str, start: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Make one run, or read what it left; its record."""
+    shape = {"shape": "tinybert-4l-312d", "init": "random"}
+    student = {"model": str(options.general / "student")} if start == "general" else shape
+    settings = {"seed": seed, "student": student}
+    return tinybert_student(task, f"{RESULTS.stem}-{task}-{start}-{seed}", settings, STEPS, options)
+
+
+if __name__ == "__main__":
+    main()
