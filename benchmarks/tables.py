@@ -46,19 +46,48 @@ def with_tables(text: str) -> str:
 
 
 def starts_table(results: dict) -> str:
+    return _two_ways(results, ("mrpc", "cola", "stsb"), "random", "cut")
+
+
+def augmented_table(results: dict) -> str:
+    return _two_ways(results, ("mrpc", "cola"), "plain", "augmented")
+
+
+def _two_ways(results: dict, tasks: tuple[str, ...], first: str, second: str) -> str:
+    """Two ways to learn a task side by side, by metric."""
     lines = [
-        "| task | metric | teacher | random | cut | difference |",
+        f"| task | metric | teacher | {first} | {second} | difference |",
         "|---|---|---|---|---|---|",
     ]
-    for task in ("mrpc", "cola", "stsb"):
-        ways = {start: _runs(results, f"{task}-{start}-") for start in ("random", "cut")}
-        for metric in ways["cut"][0]["scores"]:
-            mean = {start: _mean(runs, metric) for start, runs in ways.items()}
+    for task in tasks:
+        ways = {way: _runs(results, f"{task}-{way}-") for way in (first, second)}
+        for metric in ways[second][0]["scores"]:
             lines.append(
-                f"| {NAMES[task]} | {metric} | {ways['cut'][0]['teacher'][metric]:.3f} | "
-                f"{_seeds(ways['random'], metric)} | {_seeds(ways['cut'], metric)} | "
-                f"{mean['cut'] - mean['random']:+.3f} |"
+                f"| {NAMES[task]} | {metric} | {ways[second][0]['teacher'][metric]:.3f} | "
+                f"{_seeds(ways[first], metric)} | {_seeds(ways[second], metric)} | "
+                f"{_mean(ways[second], metric) - _mean(ways[first], metric):+.3f} |"
             )
+    return "\n".join(lines) + "\n"
+
+
+def augment_rows_table(results: dict) -> str:
+    lines = [
+        "| task | rows | tried | duplicates dropped | unchanged dropped | rows written | seconds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for task, run in results.items():
+        names = ("rows", "tried", "duplicates", "unchanged", "written")
+        counts = " | ".join(f"{run['augmented'].get(name, 0):,}" for name in names)
+        lines.append(f"| {NAMES[task]} | {counts} | {run['seconds']:,.0f} |")
+    return "\n".join(lines) + "\n"
+
+
+def augment_examples(results: dict) -> str:
+    lines = ["| task | row | before | after | label |", "|---|---|---|---|---|"]
+    for task, run in results.items():
+        for example in run["examples"]:
+            before, after = (example[name].replace("|", "\\|") for name in ("before", "after"))
+            lines.append(f"| {NAMES[task]} | {example['row']} | {before} | {after} | {example['label']} |")
     return "\n".join(lines) + "\n"
 
 
@@ -157,6 +186,9 @@ TABLES = {
     "starts": ("starts", starts_table),
     "held-out": ("starts", held_out_table),
     "patient": ("patient", patient_table),
+    "augmented": ("augmented", augmented_table),
+    "augment-rows": ("augment_rows", augment_rows_table),
+    "augment-examples": ("augment_rows", augment_examples),
 }
 
 if __name__ == "__main__":

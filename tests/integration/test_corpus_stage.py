@@ -171,6 +171,13 @@ def test_what_is_refused(made: Path, encoder: Path, texts: Path, tmp_path: Path)
         corpus(settings={"task": "mrpc"})
     with pytest.raises(DataError, match=r"none of the first \d+ documents .* in the column 'body'"):
         corpus(settings=SMALL | {"corpus.column": "body"})
+    with pytest.raises(OutputError, match="must lie apart"):
+        corpus(output_dir=texts / "corpus")
+    with pytest.raises(OutputError, match="must lie apart"):
+        corpus((f"{texts}/*.jsonl",), output_dir=texts, overwrite=True)
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(DataError, match="all 1 files are empty"):
+        corpus((tmp_path / "empty.txt",))
     with pytest.raises(OutputError, match="holds a finished run"):
         corpus(output_dir=made)
     with pytest.raises(ModelError, match=r"corpus\.max_length is 500, and the model reads at most 128"):

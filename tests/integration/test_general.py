@@ -22,7 +22,7 @@ from transformers import AutoModel
 
 import understudy
 from understudy.data.corpus import TRAIN, open_corpus
-from understudy.errors import DataError, ModelError, RecipeError
+from understudy.errors import DataError, ModelError, OutputError, RecipeError
 
 LEARN: dict[str, Any] = {
     "student": {"num_hidden_layers": 1, "hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2},
@@ -98,8 +98,8 @@ def test_a_cut_student_starts_nearer(encoder: Path, corpus: Path, tmp_path: Path
     few = LEARN | {"general.training.max_steps": 2}
     drawn = learn(encoder, corpus, tmp_path / "drawn", few)
     cut = learn(encoder, corpus, tmp_path / "cut", few | {"student": {**LEARN["student"], "init": "cut"}})
-    for name in ("embeddings", "hidden_1"):
-        assert cut["held_out"][name]["first"] < drawn["held_out"][name]["first"]
+    first = {name: run["held_out"]["embeddings"]["first"] for name, run in (("cut", cut), ("drawn", drawn))}
+    assert first["cut"] < 0.9 * first["drawn"]
 
 
 def launch(
@@ -239,8 +239,8 @@ def test_a_run_goes_on_with_another_number_of_processes(encoder: Path, corpus: P
     for child in psutil.Process(process.pid).children():
         child.kill()
     process.wait(timeout=120)
-    # The recipe says how large the batches of a process are: two processes' are half of one's.
-    (tmp_path / "both" / "recipe.yaml").write_text((tmp_path / "one" / "recipe.yaml").read_text())
+    with pytest.raises(OutputError, match="unfinished run on other data"):  # half as large a batch
+        learn(encoder, corpus, tmp_path / "both", two)
     learn(encoder, corpus, tmp_path / "both", settings)
     expected, got = weights(tmp_path / "one"), weights(tmp_path / "both")
     assert all(torch.allclose(expected[name], got[name], atol=1e-4) for name in expected)
@@ -259,6 +259,12 @@ def test_what_is_refused(encoder: Path, corpus: Path, tmp_path: Path) -> None:
         general(corpus=tmp_path)
     with pytest.raises(RecipeError, match=r"general\.training\.load_best_model_at_end cannot be set"):
         general(LEARN | {"general.training.load_best_model_at_end": True})
+    with pytest.raises(RecipeError, match=r"save_strategy cannot be epoch: .* Use steps, and save_steps"):
+        general(LEARN | {"general.training.save_strategy": "epoch"})
+    with pytest.raises(RecipeError, match=r"Set general\.relation_heads for heads"):
+        general(LEARN | {"student.num_attention_heads": 4})
+    with pytest.raises(RecipeError, match="corpus has no effect with a block general:"):
+        general(LEARN | {"corpus.max_length": 64})
     with pytest.raises(RecipeError, match="task has no effect with a block general:"):
         general(LEARN | {"task": "mrpc"})
     with pytest.raises(RecipeError, match="teacher has no effect without a method"):

@@ -48,7 +48,8 @@ def test_steps_tokens_and_disk_of_general_distillation_are_the_runs(encoder: Pat
     size = sum(file.stat().st_size for file in (tmp_path / "out" / "student").glob("*.safetensors"))
     assert planned["disk"]["when done"] == pytest.approx(size, rel=0.1)
     assert planned["hours"]["this machine"] > 0
-    assert planned["hours"]["A100"] == pytest.approx(planned["flop"] / (312e12 * 0.4) / 3600)
+    assert planned["assumed"]["A100"] == {"precision": "fp32", "flop_per_second": 19.5e12, "share": 0.4}
+    assert planned["hours"]["A100"] == pytest.approx(planned["flop"] / (19.5e12 * 0.4) / 3600, rel=1e-9)
     assert planned["memory"]["measured"] > planned["memory"]["weights"] > 0
 
 

@@ -46,7 +46,7 @@ def augment_command(
     from understudy.cli.console import people_on_stderr, print_augmented, print_json, say_how_to_continue
     from understudy.stages.augment import augment
 
-    with people_on_stderr(), say_how_to_continue():
+    with people_on_stderr(), say_how_to_continue("with the files that are missing"):
         result = augment(
             model,
             task=task,

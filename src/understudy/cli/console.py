@@ -38,15 +38,14 @@ def people_on_stderr() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def say_how_to_continue() -> Iterator[None]:
+def say_how_to_continue(
+    kept: str = "from the last checkpoint, by default the end of the last epoch",
+) -> Iterator[None]:
     """After Ctrl-C: what is kept, and what to do."""
     try:
         yield
     except KeyboardInterrupt:
-        Console(stderr=True).print(
-            "\nInterrupted. Run the same command again: it continues from the last checkpoint, by default "
-            "the end of the last epoch."
-        )
+        Console(stderr=True).print(f"\nInterrupted. Run the same command again: it continues {kept}.")
         raise
 
 
@@ -173,15 +172,15 @@ def print_plan(content: dict[str, Any]) -> None:
         if content["flop"]:
             console.print(
                 f"{name}, computed: {_duration(hours[name])} at {figure['share']:.0%} of "
-                f"{figure['flop_per_second'] / 1e12:g} TFLOP/s"
+                f"{figure['flop_per_second'] / 1e12:g} TFLOP/s in {figure['precision']}"
             )
     disk, memory = content["disk"], content["memory"]
     console.print(
         f"Disk: {disk['at most'] / 1e6:,.0f} MB at most, {disk['when done'] / 1e6:,.0f} MB when done"
     )
     console.print(
-        f"Memory: {memory['measured'] / 1e9:.1f} GB, of it {memory['weights'] / 1e9:.2f} GB for weights, "
-        "gradients and Adam"
+        f"Memory: {memory['measured'] / 1e9:.1f} GB at most in this process; weights, gradients and Adam are "
+        f"{memory['weights'] / 1e9:.2f} GB"
     )
 
 

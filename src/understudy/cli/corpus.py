@@ -47,7 +47,7 @@ def corpus_command(
     from understudy.cli.console import people_on_stderr, print_corpus, print_json, say_how_to_continue
     from understudy.stages.corpus import corpus
 
-    with people_on_stderr(), say_how_to_continue():
+    with people_on_stderr(), say_how_to_continue("with the files that are missing"):
         result = corpus(
             sources,
             tokenizer=tokenizer,

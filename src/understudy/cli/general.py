@@ -40,7 +40,7 @@ def general_command(
     from understudy.cli.console import people_on_stderr, print_general, print_json, say_how_to_continue
     from understudy.stages.general import general
 
-    with people_on_stderr(), say_how_to_continue():
+    with people_on_stderr(), say_how_to_continue("from the last checkpoint, one every save_steps"):
         result = general(
             teacher,
             corpus=corpus,

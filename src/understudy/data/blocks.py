@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Tokens = NDArray[np.int64]
 
 # Where a sentence may end. A wrong guess, after "Dr.", moves the end of a block and nothing else.
-_SENTENCE_END = regex.compile(r"\n+|[.!?…]+[\p{Pe}\p{Pf}\"']*\s+|[。！？]+[\p{Pe}\p{Pf}]*")
+_SENTENCE_END = regex.compile(r"\n+|[.!?…।؟۔]+[\p{Pe}\p{Pf}\"']*\s+|[。！？]+[\p{Pe}\p{Pf}]*")
 # BERT's own: some pairs are shorter than they could be, and half of the second segments follow the first.
 SHORT_SHARE = 0.1
 RANDOM_SHARE = 0.5
@@ -27,14 +27,14 @@ def sentence_ends(text: str) -> list[int]:
     return ends if ends and ends[-1] == len(text) else [*ends, len(text)]
 
 
-def split_sentences(ids: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> list[Tokens]:
+def split_sentences(ids: Sequence[int], token_ends: Sequence[int], ends: Sequence[int]) -> list[Tokens]:
     """A document's tokens by sentence; sentences without any are left out.
 
     Args:
-        starts: where each token begins in the text.
+        token_ends: where each token ends in the text; some tokenizers let one begin with the space before it.
         ends: from `sentence_ends`.
     """
-    bounds = np.searchsorted(np.asarray(starts, np.int64), ends)
+    bounds = np.searchsorted(np.asarray(token_ends, np.int64), ends, side="right")
     return [part for part in np.split(np.asarray(ids, np.int64), bounds) if len(part)]
 
 
@@ -67,7 +67,6 @@ def fill_pairs(
         place: of the document among them.
     """
     sentences = documents[place]
-    others = [number for number in range(len(documents)) if number != place]
     next_one = 0
     while next_one < len(sentences):
         target = int(generator.integers(2, room + 1)) if generator.random() < SHORT_SHARE else room
@@ -77,9 +76,10 @@ def fill_pairs(
             next_one += 1
         first_end = int(generator.integers(1, len(chunk))) if len(chunk) > 1 else 1
         first, second = chunk[:first_end], chunk[first_end:]
-        if others and (not second or generator.random() < RANDOM_SHARE):
+        if len(documents) > 1 and (not second or generator.random() < RANDOM_SHARE):
             next_one -= len(second)
-            other = documents[others[int(generator.integers(len(others)))]]
+            number = int(generator.integers(len(documents) - 1))
+            other = documents[number + (number >= place)]
             start = int(generator.integers(len(other)))
             second = _until(other[start:], target - sum(map(len, first)))
         if not second:  # a single sentence, and nothing else in sight

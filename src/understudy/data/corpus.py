@@ -1,8 +1,8 @@
 """Token blocks on disk: Arrow files, memory-mapped, one for every piece of the text they came from.
 
 A file has the column `input_ids` (special tokens included; uint16 where the vocabulary allows), and in a
-corpus of pairs `second`, the place where the second segment begins. The folder's result.json names all files
-with their blocks and hashes.
+corpus of pairs, where the tokenizer tells segments apart, `second`: where the second one begins. The
+folder's result.json names all files with their blocks and hashes.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ HASH_BYTES = 16
 _DOCUMENTS_AT_A_TIME = 64
 _COUNTS = b"understudy.counts"
 
-Block = tuple[Tokens, int]
+Block = tuple[NDArray[Any], int]
 """Token ids, and where the second segment begins (0: there is none)."""
 
 
 def hash_documents(documents: Iterable[str | None]) -> NDArray[np.uint8]:
     """A row of 16 bytes for each document, decided by its text; zeros for one that cannot be read."""
     hashes = [
-        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=HASH_BYTES).digest()
+        hashlib.blake2b(text.encode(), digest_size=HASH_BYTES).digest()
         if text is not None
         else bytes(HASH_BYTES)
         for text in documents
@@ -78,6 +78,7 @@ class BlockMaker:
         probe = tokenizer("a", add_special_tokens=False)["input_ids"]
         self.single = _around(tokenizer("a")["input_ids"], probe)
         self.pair = _around(tokenizer("a", "a")["input_ids"], probe)
+        self.has_segments = "token_type_ids" in tokenizer.model_input_names
 
     def sentences(self, texts: Iterable[str]) -> Iterator[list[Tokens]]:
         """Each text's tokens by sentence, as the tokenizer reads the whole text."""
@@ -88,8 +89,8 @@ class BlockMaker:
         while part := list(islice(rest, _DOCUMENTS_AT_A_TIME)):
             encodings = backend.encode_batch(part, add_special_tokens=False)
             for text, encoding in zip(part, encodings, strict=True):
-                starts = [start for start, _ in encoding.offsets]
-                yield split_sentences(encoding.ids, starts, sentence_ends(text))
+                token_ends = [end for _, end in encoding.offsets]
+                yield split_sentences(encoding.ids, token_ends, sentence_ends(text))
 
     def blocks(self, texts: Iterable[str]) -> Iterator[Block]:
         """Every text in blocks, none of which has two texts' words."""
@@ -97,7 +98,7 @@ class BlockMaker:
         room = self.max_length - len(before) - len(after)
         for sentences in self.sentences(texts):
             for block in fill_blocks(sentences, room):
-                yield np.concatenate([before, block, after]), 0
+                yield np.concatenate([before, block, after]).astype(self.dtype), 0
 
     def pairs(self, texts: Iterable[str], generator: np.random.Generator) -> Iterator[Block]:
         """Pairs of segments; see `fill_pairs`."""
@@ -107,7 +108,7 @@ class BlockMaker:
         for place in range(len(documents)):
             for first, second in fill_pairs(documents, place, room, generator):
                 head = np.concatenate([before, first, between])
-                yield np.concatenate([head, second, after]), len(head)
+                yield np.concatenate([head, second, after]).astype(self.dtype), len(head)
 
 
 def _around(whole: Sequence[int], inner: Sequence[int]) -> list[Tokens]:
@@ -125,15 +126,19 @@ def _around(whole: Sequence[int], inner: Sequence[int]) -> list[Tokens]:
 
 
 def write_blocks(
-    path: Path, blocks: Iterable[Block], dtype: Any, *, pairs: bool, counts: Counter[str]
+    path: Path, blocks: Iterable[Block], dtype: Any, *, segments: bool, counts: Counter[str]
 ) -> None:
-    """A file of blocks with its counts, whole or not at all."""
+    """A file of blocks with its counts, whole or not at all.
+
+    Args:
+        segments: whether to say where the second segment begins.
+    """
     made = list(blocks)
     lengths = [len(ids) for ids, _ in made]
-    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64())
     values = np.concatenate([ids for ids, _ in made]).astype(dtype) if made else np.empty(0, dtype)
-    columns = {"input_ids": pa.ListArray.from_arrays(offsets, pa.array(values))}
-    if pairs:
+    columns = {"input_ids": pa.LargeListArray.from_arrays(offsets, pa.array(values))}
+    if segments:
         columns["second"] = pa.array([second for _, second in made], pa.uint16())
     table = pa.table(columns)
     counts = counts + Counter(blocks=len(made), tokens=sum(lengths))

@@ -7,13 +7,15 @@ Which pieces there are is decided by the files alone, never by who reads them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import fsspec
+import pyarrow as pa
 import pyarrow.parquet as pq
+from fsspec.compression import available_compressions
 from fsspec.core import url_to_fs
 
 from understudy.errors import DataError
@@ -27,7 +29,9 @@ _FORMATS: dict[str, Format] = {
     ".txt": "text",
     ".text": "text",
 }
-_COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
+_COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
+# Plain text whose documents are longer has likely no empty lines between them.
+_LONGEST_DOCUMENT = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -52,14 +56,15 @@ def find_files(sources: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for source in sources:
         path = Path(source).expanduser()
-        is_place = "://" in source or path.exists() or any(sign in source for sign in "*?[")
+        is_place = "://" in source or path.exists() or is_pattern(source)
         if not is_place and (path.is_absolute() or source.startswith((".", "~")) or "/" not in source):
             raise DataError(f"corpus.sources: {source} is neither a file nor a folder here. Check the path.")
         url = source if "://" in source else str(path) if is_place else f"hf://datasets/{source}"
         try:
             files = _list(url)
-        except OSError as error:
-            raise DataError(f"corpus.sources: {source} cannot be read: {error}") from None
+        except Exception as error:  # whatever the driver of the place raises
+            what = "cannot be read" if is_place else "is no path here, and as a hub dataset it cannot be read"
+            raise DataError(f"corpus.sources: {source} {what}: {error}") from error
         if not files:
             raise DataError(
                 f"corpus.sources: {source} has no file of text. Names must end in "
@@ -69,13 +74,20 @@ def find_files(sources: Sequence[str]) -> dict[str, int]:
     return found
 
 
+def is_pattern(source: str) -> bool:
+    """Whether a source stands for all files that fit it."""
+    return not Path(source).expanduser().exists() and any(sign in source for sign in "*?[")
+
+
 def _list(url: str) -> dict[str, int]:
     files, place = url_to_fs(url)
-    if any(sign in place for sign in "*?["):
-        names = files.glob(place)
-    else:
-        names = files.find(place) if files.isdir(place) else [place]
+    places = files.glob(place) if is_pattern(place) else [place]
+    names = [name for one in places for name in (files.find(one) if files.isdir(one) else [one])]
     known = [name for name in sorted(names) if _suffixes(name)[0] in _FORMATS]
+    for name in known:
+        compression = _COMPRESSIONS.get(_suffixes(name)[1])
+        if compression is not None and compression not in available_compressions():
+            raise DataError(f"{name} is compressed with {compression}; install the package that reads it.")
     return {str(files.unstrip_protocol(name)): int(files.size(name)) for name in known}
 
 
@@ -87,10 +99,10 @@ def _suffixes(name: str) -> tuple[str, str]:
     return path.suffix, ""
 
 
-def split_files(files: Iterable[str], piece_bytes: int) -> list[Piece]:
-    """Pieces of about so many bytes each."""
+def split_files(files: Mapping[str, int], piece_bytes: int) -> list[Piece]:
+    """Pieces of about so many bytes each, of files with their sizes. A compressed file is one piece."""
     pieces: list[Piece] = []
-    for file in files:
+    for file, size in files.items():
         suffix, compression = _suffixes(file)
         form = _FORMATS[suffix]
         if form == "parquet":
@@ -98,7 +110,6 @@ def split_files(files: Iterable[str], piece_bytes: int) -> list[Piece]:
         elif compression:
             pieces.append(Piece(file, form, 0, None))
         else:
-            size = _size(file)
             pieces += [
                 Piece(file, form, start, min(start + piece_bytes, size))
                 for start in range(0, size, piece_bytes)
@@ -113,7 +124,10 @@ def _size(file: str) -> int:
 
 def _row_groups(file: str, piece_bytes: int) -> Iterator[tuple[int, int]]:
     with fsspec.open(file, "rb") as opened:
-        metadata = pq.ParquetFile(opened).metadata
+        try:
+            metadata = pq.ParquetFile(opened).metadata
+        except pa.ArrowInvalid as error:
+            raise DataError(f"{file} is no Parquet file: {error}") from None
         start = filled = 0
         for group in range(metadata.num_row_groups):
             filled += metadata.row_group(group).total_byte_size
@@ -146,7 +160,15 @@ def read_documents(piece: Piece, column: str) -> Iterator[str | None]:
         else:
             texts = _paragraphs(file, piece)
         for text in texts:
-            yield text if isinstance(text, str) and text.strip() else None
+            yield text if isinstance(text, str) and _is_readable(text) else None
+
+
+def _is_readable(text: str) -> bool:
+    """Whether there is something, and no half of a character, as broken JSON escapes leave."""
+    try:
+        return bool(text.encode("utf-8").strip())
+    except UnicodeEncodeError:
+        return False
 
 
 def _compression(piece: Piece) -> str | None:
@@ -189,24 +211,32 @@ def _paragraphs(file: Any, piece: Piece) -> Iterator[str | None]:
     """Documents of plain text. One belongs to the piece in which the empty line before it begins."""
     whole = Piece(piece.file, piece.format, piece.start, None)
     document: list[bytes] = []
-    reading = piece.start == 0
+    length, reading = 0, piece.start == 0
     for place, line in _lines(file, whole):
-        if line.strip():
-            if reading:
-                document.append(line)
-            continue
-        if document:
-            yield _decode(b"".join(document))
-            document = []
-        if piece.stop is not None and place >= piece.stop:
+        is_past = piece.stop is not None and place >= piece.stop
+        if not line.strip():
+            if document:
+                yield _decode(document)
+                document, length = [], 0
+            if is_past:
+                return
+            reading = True
+        elif reading:
+            document.append(line.rstrip(b"\r\n"))
+            length += len(line)
+            if length > _LONGEST_DOCUMENT:
+                raise DataError(
+                    f"{piece.file} has a document of more than {_LONGEST_DOCUMENT // 10**6} MB. Documents of "
+                    "plain text must have empty lines between them; or make it JSON lines, one document each."
+                )
+        elif is_past:  # inside a document that began before this piece
             return
-        reading = True
     if document:
-        yield _decode(b"".join(document))
+        yield _decode(document)
 
 
-def _decode(text: bytes) -> str | None:
+def _decode(lines: Sequence[bytes]) -> str | None:
     try:
-        return text.decode("utf-8")
+        return b"\n".join(lines).decode("utf-8")
     except UnicodeDecodeError:
         return None

@@ -92,11 +92,12 @@ def parse_student(name: str) -> dict[str, str]:
 
 
 def student_settings(name: str) -> dict[str, Any]:
-    """What `--student NAME` changes in a recipe: the shape, how it starts one stays; or the whole block."""
+    """What `--student NAME` changes in a recipe: the shape, or the whole block where it is a saved model."""
     start = parse_student(name)
-    return (
-        {"student.model": None, "student.shape": start["shape"]} if "shape" in start else {"student": start}
-    )
+    if "shape" not in start:
+        return {"student": start}
+    # In place of the recipe's sizes, and not below them.
+    return dict.fromkeys(f"student.{name}" for name in ("model", *SIZES)) | {"student.shape": start["shape"]}
 
 
 def load_student(

@@ -21,6 +21,9 @@ class IntermediateSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    block: ClassVar[str] = "intermediate"
+    """Its name in a recipe."""
+
     layer_map: MapName | list[int] = "uniform"
     """Which teacher layer each student layer learns from; see `models/layer_map.py`."""
     projection: ProjectionKind = "shared"
@@ -35,6 +38,8 @@ class IntermediateSettings(BaseModel):
 
 class GeneralSettings(IntermediateSettings):
     """TinyBERT's general distillation: the same losses on general text."""
+
+    block = "general"
 
     corpus: str | None = None
     """A folder that `understudy corpus` wrote."""

@@ -155,7 +155,7 @@ _KEYS: Mapping[str | None, tuple[str, ...]] = {
     ),
     "soft-labels": (*_TASK_KEYS, "teacher", "student", "dropout", "attention", "soft_labels"),
     "patient": (*_TASK_KEYS, "teacher", "student", "dropout", "attention", "soft_labels", "patient"),
-    "general": ("teacher", "student", "normalization", "dropout", "attention", "general", "corpus"),
+    "general": ("teacher", "student", "normalization", "dropout", "attention", "general"),
     "corpus": ("corpus",),
 }
 
@@ -173,6 +173,7 @@ _NOT_GENERAL = {
     "label_smoothing_factor": "there are no labels in this stage",
     "train_sampling_strategy": "the order of blocks is made of the seed and the epoch",
     "dataloader_drop_last": "every block is used, and every step has a whole batch",
+    "per_device_eval_batch_size": "held-out blocks go 32 at a time",
 }
 _NOT_TRIALS = {"label_smoothing_factor": "the losses are the method's own"}
 
@@ -192,6 +193,12 @@ def _check_block(name: str, block: Any) -> Any:
     for key, reason in refused.items():
         if block.training.get(key):
             raise RecipeError(f"{name}.training.{key} cannot be set: {reason}.")
+    for key in ("save_strategy", "eval_strategy") if name == "general" else ():
+        if block.training.get(key) == "epoch":
+            raise RecipeError(
+                f"{name}.training.{key} cannot be epoch: one epoch follows the other without an end. Use "
+                f"steps, and {key.removesuffix('strategy')}steps."
+            )
     twice = sorted(set(getattr(block, "search", ())) & {*block.training, *_given(block)})
     if twice:
         place = f"{name}.training" if twice[0] in block.training else name

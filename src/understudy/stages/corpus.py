@@ -14,8 +14,8 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +36,14 @@ from understudy.data.corpus import (
 )
 from understudy.data.documents import Piece, find_files, read_documents, split_files
 from understudy.data.settings import CorpusSettings
-from understudy.errors import DataError, RecipeError
+from understudy.errors import DataError, OutputError, RecipeError
 from understudy.files import hash_file, write_atomically
 from understudy.models.pretrained import check_max_length, hash_tokenizer, load_config, load_tokenizer
 from understudy.recipe.load import load_recipe, parse_settings, what_is_given
 from understudy.recipe.recipe import Recipe
 from understudy.stages.engines import Engine, Job, check_engine, run_jobs
 from understudy.stages.result import (
+    RESULT,
     StageResult,
     check_output,
     resolve_paths,
@@ -96,27 +97,32 @@ def corpus_from_recipe(
     recipe: Recipe, output_dir: Path, *, engine: Engine = "local", workers: int = 1, overwrite: bool = False
 ) -> StageResult:
     """Make a corpus as a recipe says; see `corpus`."""
+    recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
     settings = recipe.corpus or CorpusSettings()
     if not settings.sources:
         raise RecipeError("corpus.sources must be given: files, folders or hub datasets of text.")
     if settings.tokenizer is None:
         raise RecipeError("corpus.tokenizer must be given: the teacher's, a folder or a hub name.")
-    if recipe.general is not None:
-        raise RecipeError("general has no effect here. Leave it out; understudy general reads it.")
     check_engine(engine)
-    recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
     check_output(output_dir, recipe, overwrite=overwrite)
     tokenizer = load_tokenizer(settings.tokenizer)
     check_max_length(load_config(settings.tokenizer), tokenizer, settings.max_length, key="corpus.max_length")
     files = find_files(settings.sources)
+    _check_places(settings.sources, files, output_dir)
     pieces = split_files(files, int(settings.shard_megabytes * 1e6))
+    if not pieces:
+        raise DataError(f"corpus.sources: all {len(files)} files are empty.")
     _check_column(pieces[0], settings.column)
     logger.info("%d files, %.1f MB: %d shards", len(files), sum(files.values()) / 1e6, len(pieces))
     if overwrite:
+        (output_dir / RESULT).unlink(missing_ok=True)
         for name in (_HASHES, TRAIN, HELD_OUT):
             shutil.rmtree(output_dir / name, ignore_errors=True)
     # Sizes tell other files from these; what is in them is hashed by the first pass.
-    start_output(output_dir, recipe, {file: str(size) for file, size in files.items()}, overwrite=overwrite)
+    inputs = {file: str(size) for file, size in files.items()} | {"tokenizer": hash_tokenizer(tokenizer)}
+    start_output(output_dir, recipe, inputs, overwrite=overwrite)
+    for leftover in output_dir.rglob("*.writing"):  # of a run that was killed
+        leftover.unlink()
     started = time.perf_counter()
     for name in (_HASHES, TRAIN, HELD_OUT):
         (output_dir / name).mkdir(exist_ok=True)
@@ -124,11 +130,12 @@ def corpus_from_recipe(
     arguments = (settings.column, pieces, output_dir)
     _run("Reading", engine, workers, hash_files, make_hash_job, *arguments)
     hashes = [np.load(file) for file in hash_files]
+    sizes = [len(part) for part in hashes]
     everything = np.concatenate(hashes)
+    del hashes
     keep = first_copies(everything)
     write_atomically(output_dir / _HASHES / _KEEP, lambda path: _save(path, keep))
-    ends = np.cumsum([len(part) for part in hashes])
-    bounds = [(int(end) - len(part), int(end)) for part, end in zip(hashes, ends, strict=True)]
+    bounds = [(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
     train_files = [_shard(output_dir, TRAIN, number) for number in range(len(pieces))]
     _run("Writing", engine, workers, train_files, make_block_job, recipe.to_yaml(), bounds, *arguments[1:])
     counts = {part: _counts(output_dir, part, len(pieces)) for part in (TRAIN, HELD_OUT)}
@@ -163,7 +170,7 @@ def corpus_from_recipe(
         "seed": recipe.seed,
         "hashes": {
             "documents": hashlib.sha256(everything.tobytes()).hexdigest(),
-            "tokenizer": hash_tokenizer(tokenizer),
+            "tokenizer": inputs["tokenizer"],
         },
         "versions": versions(),
     }
@@ -174,6 +181,18 @@ def corpus_from_recipe(
 
 _KEEP = "keep.npy"
 _LOOK_AT = 1_000  # documents, before anything is written
+
+
+def _check_places(sources: Sequence[str], files: Mapping[str, int], output_dir: Path) -> None:
+    """What is written must not be among what is read."""
+    folders = [Path(source) for source in sources if "://" not in source and Path(source).is_dir()]
+    inside = any(output_dir.is_relative_to(folder) for folder in folders)
+    around = any(Path(file.removeprefix("file://")).is_relative_to(output_dir) for file in files)
+    if inside or around:
+        raise OutputError(
+            f"--output-dir must lie apart from corpus.sources; {output_dir} and what is read are one in the "
+            "other."
+        )
 
 
 def _check_column(piece: Piece, column: str) -> None:
@@ -222,30 +241,23 @@ def make_block_job(
         keep = np.load(output_dir / _HASHES / _KEEP, mmap_mode="r")[slice(*bounds[number])]
         hashes = np.load(output_dir / _HASHES / f"part-{number:06d}.npy")
         held_out = choose_held_out(hashes, settings.held_out)
+        texts: dict[str, list[str]] = {HELD_OUT: [], TRAIN: []}
+        documents = read_documents(pieces[number], settings.column)
+        for text, is_kept, is_held_out in zip(documents, keep, held_out, strict=True):
+            if is_kept and text is not None:
+                texts[HELD_OUT if is_held_out else TRAIN].append(text)
         # The file of training blocks says that the piece is done: it comes last.
-        for place, (part, chosen) in enumerate(((HELD_OUT, keep & held_out), (TRAIN, keep & ~held_out))):
-            texts = chosen_documents(pieces[number], settings.column, chosen)
-            if settings.pairs:
-                generator = np.random.default_rng([recipe.seed, number, place])
-                blocks = maker.pairs(texts, generator)
-            else:
-                blocks = maker.blocks(texts)
+        for place, (part, chosen) in enumerate(texts.items()):
+            generator = np.random.default_rng([recipe.seed, number, place])
             write_blocks(
                 _shard(output_dir, part, number),
-                blocks,
+                maker.pairs(chosen, generator) if settings.pairs else maker.blocks(chosen),
                 maker.dtype,
-                pairs=settings.pairs,
-                counts=Counter(documents_kept=int(chosen.sum())),
+                segments=settings.pairs and maker.has_segments,
+                counts=Counter(documents_kept=len(chosen)),
             )
 
     return job
-
-
-def chosen_documents(piece: Piece, column: str, chosen: NDArray[np.bool_]) -> Iterator[str]:
-    """The documents of a piece at the chosen places."""
-    for text, is_chosen in zip(read_documents(piece, column), chosen, strict=True):
-        if is_chosen and text is not None:
-            yield text
 
 
 def _shard(output_dir: Path, part: str, number: int) -> Path:

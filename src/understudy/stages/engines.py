@@ -7,6 +7,8 @@ it makes goes to disk; nothing comes back.
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Literal, get_args
@@ -48,7 +50,16 @@ _job: Job | None = None
 
 def _start_worker(make_job: Callable[..., Job], arguments: Sequence[Any]) -> None:
     global _job
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
     _job = make_job(*arguments)
+
+
+def _leave_with_parent() -> None:
+    """A worker whose parent was killed would go on, and then wait for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work(number: int) -> int:

@@ -101,17 +101,17 @@ def finetune_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = 
 
     prepared = prepare(recipe, model_name, arguments)
     tokenizer, data = prepared.tokenizer, prepared.data
-    trainer = make_trainer(recipe, prepared, arguments)
+    model = start_model(recipe, prepared, arguments)
     hashes = {"model": hash_model(model_name), **data.hashes}
     with arguments.main_process_first(desc="preparing the output folder"):
         if arguments.should_save:
             start_output(output_dir, recipe, hashes, overwrite=overwrite)
+    trainer = make_trainer(model, prepared, arguments)
     outcome = train_to_the_end(trainer)
     if not arguments.should_save:
         return StageResult(output_dir, {})
 
-    assert isinstance(trainer.model, PreTrainedModel)
-    save_model(trainer.model, tokenizer, output_dir, load_config(model_name))
+    save_model(model, tokenizer, output_dir, load_config(model_name))
     # What is scored is what was saved, in float32.
     saved = load_model(str(output_dir), task, data.labels, fine_tuned=True)
     scores = {split: score_model(saved, tokenizer, rows) for split, rows in prepared.dev.items()}
@@ -134,9 +134,9 @@ def finetune_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = 
     return StageResult(output_dir, content)
 
 
-def make_trainer(recipe: Recipe, prepared: Prepared, arguments: TrainingArguments) -> OrderedTrainer:
-    """A model with the task's head, and what trains it."""
-    model = load_model(
+def start_model(recipe: Recipe, prepared: Prepared, arguments: TrainingArguments) -> PreTrainedModel:
+    """The recipe's model with the task's head."""
+    return load_model(
         str(recipe.model),
         prepared.task,
         prepared.data.labels,
@@ -144,6 +144,10 @@ def make_trainer(recipe: Recipe, prepared: Prepared, arguments: TrainingArgument
         dropout=recipe.dropout,
         attention=choose_attention(recipe, arguments),
     )
+
+
+def make_trainer(model: PreTrainedModel, prepared: Prepared, arguments: TrainingArguments) -> OrderedTrainer:
+    """What trains a model on a task's labels; it makes the folder of its logs."""
     return OrderedTrainer(
         model,
         arguments,

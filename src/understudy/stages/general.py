@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, TrainingArguments, set_seed
 
 from understudy.data.corpus import HELD_OUT, TRAIN, open_corpus
 from understudy.data.encode import ENCODER_INPUTS, Collator
-from understudy.errors import DataError, RecipeError
+from understudy.errors import DataError, ModelError, RecipeError
 from understudy.models.pretrained import check_max_length, hash_tokenizer, load_encoder, load_tokenizer
 from understudy.models.student import base_config, check_start, load_student, student_settings
 from understudy.models.teacher import freeze
@@ -91,11 +91,22 @@ def general_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
     In a distributed run every process returns, and the first one's result alone has content.
     """
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
-    check_output(output_dir, recipe, overwrite=overwrite)
+    # How a batch is shared among processes may change; how large it is may not.
+    check_output(
+        output_dir,
+        recipe,
+        overwrite=overwrite,
+        may_differ=[
+            f"general.training.{name}"
+            for name in ("per_device_train_batch_size", "gradient_accumulation_steps")
+        ],
+    )
     run = prepare_general(recipe, output_dir)
     arguments, corpus = run.arguments, run.corpus
     match(run.student, run.teacher, run.settings, run.channels)  # before anything is written
+    parameters = {"student": run.student.num_parameters(), "teacher": run.teacher.num_parameters()}
     hashes = {
+        "blocks of a step": str(whole_batch(arguments)),
         "teacher": hash_model(str(recipe.teacher)),
         "corpus": hashlib.sha256(json.dumps(corpus["files"]).encode()).hexdigest(),
     }
@@ -117,7 +128,7 @@ def general_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
         "blocks": len(run.rows.train),
         "tokens": round(corpus["corpus"]["tokens"][TRAIN] * run.num_epochs),
         "epochs": round(run.num_epochs, 4),
-        "parameters": {"student": run.student.num_parameters(), "teacher": run.teacher.num_parameters()},
+        "parameters": parameters,
         "processes": arguments.world_size,
         "hashes": hashes,
         "versions": versions(),
@@ -175,19 +186,28 @@ def prepare_general(recipe: Recipe, output_dir: Path) -> GeneralRun:
         "ddp_find_unused_parameters": True,
     }
     arguments = build_arguments({**own, **settings.training}, output_dir / TRAINING_FOLDER)
+    if arguments.eval_strategy != "no" and not len(blocks[HELD_OUT]):
+        raise DataError(
+            f"general.training.eval_strategy: {settings.corpus} holds no text out. Make it anew with a "
+            "larger corpus.held_out."
+        )
     num_blocks, batch_size = len(blocks[TRAIN]), whole_batch(arguments)
     if arguments.max_steps <= 0:
         arguments.max_steps = math.floor(arguments.num_train_epochs * num_blocks / batch_size)
-    if arguments.max_steps == 0:
+    if arguments.max_steps == 0 or num_blocks == 0:
         raise DataError(
             f"general.corpus: {num_blocks} blocks for {arguments.num_train_epochs:g} epochs do not fill one "
             f"batch of {batch_size}. Give more text, or smaller batches."
         )
     num_read = arguments.max_steps * batch_size
-    rows = LayerRows(tokenizer, EndlessRows(blocks[TRAIN], num_read, arguments.seed), blocks[HELD_OUT])
+    seed = arguments.seed if arguments.data_seed is None else arguments.data_seed
+    rows = LayerRows(tokenizer, EndlessRows(blocks[TRAIN], num_read, seed), blocks[HELD_OUT])
     set_seed(arguments.seed)
     student, channels = _start_student(recipe, rows, arguments)
-    check_max_length(student.config, tokenizer, corpus["corpus"]["max_length"], key="corpus.max_length")
+    try:
+        check_max_length(student.config, tokenizer, corpus["corpus"]["max_length"], key="corpus.max_length")
+    except ModelError as error:
+        raise ModelError(f"{settings.corpus} must be made anew: {error}") from None
     teacher = load_encoder(recipe.teacher)
     freeze(teacher)
     return GeneralRun(

@@ -192,6 +192,8 @@ def write_held_out(path: Path, history: Sequence[Mapping[str, float]]) -> None:
     ]
     if lines:
         write_table(path, lines)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def match(
@@ -235,8 +237,9 @@ def match(
         )
     except (ValueError, RuntimeError) as error:
         raise RecipeError(
-            f"intermediate: {error}. Set intermediate.relation_heads for heads, intermediate.projection for "
-            "widths, or leave a term out with a weight of 0, e.g. intermediate.weights.attention=0."
+            f"{settings.block}: {error}. Set {settings.block}.relation_heads for heads, "
+            f"{settings.block}.projection for widths, or leave a term out with a weight of 0, e.g. "
+            f"{settings.block}.weights.attention=0."
         ) from None
     return projected, teacher_layers
 
@@ -267,11 +270,13 @@ def _check_weights(settings: IntermediateSettings, num_layers: int) -> None:
     unknown = sorted(set(weights) - {*names, *kinds})
     if unknown:
         raise RecipeError(
-            f"intermediate.weights.{unknown[0]} is no term. Kinds are {', '.join(kinds)}; layers are counted "
-            f"from 1 to {num_layers}, e.g. attention_{num_layers}."
+            f"{settings.block}.weights.{unknown[0]} is no term. Kinds are {', '.join(kinds)}; layers are "
+            f"counted from 1 to {num_layers}, e.g. attention_{num_layers}."
         )
     learnt = [name for name in names if weight_of(name, weights)]
     if not learnt:
-        raise RecipeError("intermediate.weights leaves nothing to learn. Leave out intermediate: instead.")
+        raise RecipeError(
+            f"{settings.block}.weights leaves nothing to learn. Leave out {settings.block}: instead."
+        )
     if settings.relation_heads is not None and not any(name.startswith("attention") for name in learnt):
-        raise RecipeError("intermediate.relation_heads has no effect: no attention term has a weight.")
+        raise RecipeError(f"{settings.block}.relation_heads has no effect: no attention term has a weight.")

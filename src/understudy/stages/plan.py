@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import PreTrainedModel, TrainingArguments
+import torch
+from transformers import TrainingArguments
 
 from understudy.augmentation.replace import Question
 from understudy.augmentation.run import augment_rows, write_shard
@@ -38,11 +39,12 @@ from understudy.recipe.distillation import IntermediateSettings
 from understudy.recipe.load import load_recipe
 from understudy.recipe.recipe import STAGES, Recipe
 from understudy.stages.augment import ROWS_PER_SHARD, ShardMaker
-from understudy.stages.finetune import make_trainer
+from understudy.stages.finetune import make_trainer, start_model
 from understudy.stages.general import learn_general, prepare_general
 from understudy.stages.intermediate import distill_intermediate
 from understudy.stages.methods import Run, main_block, preflight, teach, with_answers
 from understudy.stages.result import INTERMEDIATE, RESULT, hash_model, resolve_paths, versions
+from understudy.stages.teacher_cache import autocast_dtype
 from understudy.stages.training import (
     Prepared,
     choose_on_dev,
@@ -54,12 +56,12 @@ from understudy.stages.training import (
 from understudy.training.arguments import build_arguments
 from understudy.training.cpu import tune_cpu
 
-# Peak of dense bf16 by the maker's sheet, and the share of it that training of small encoders is assumed to
-# reach. The laptop: 8 cores × 3 GHz × 32 fp32 operations a cycle (two AVX2 units).
-HARDWARE: Mapping[str, tuple[float, float]] = {
-    "H100": (989e12, 0.3),
-    "A100": (312e12, 0.4),
-    "laptop": (0.77e12, 0.3),
+# Peaks of dense bf16 and of fp32 by the makers' sheets, and the share of them that training of small encoders
+# is assumed to reach. The laptop: 8 cores × 3 GHz × 32 fp32 operations a cycle (two AVX2 units).
+HARDWARE: Mapping[str, tuple[float, float, float]] = {
+    "H100": (989e12, 67e12, 0.3),
+    "A100": (312e12, 19.5e12, 0.4),
+    "laptop": (0.77e12, 0.77e12, 0.3),
 }
 _BYTES_OF_A_PARAMETER = {"weights": 4, "checkpoint": 12, "training": 16}  # fp32; Adam keeps two more
 _FEWEST_STEPS = 4
@@ -84,11 +86,13 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """A run's parts, and the bytes it needs on disk (at most, and when it is done) and for its weights."""
+    """A run's parts, the bytes it needs on disk (at most, and when it is done) and for its weights, and
+    whether its products are of 16 bits."""
 
     parts: list[Part]
     disk: dict[str, float]
     weights: float
+    is_half: bool = False
 
 
 def plan(
@@ -119,6 +123,14 @@ def plan_from_recipe(recipe: Recipe, *, seconds: float = 30.0) -> dict[str, Any]
         cost = _measure(recipe, Path(folder), seconds)
     total = {name: sum(getattr(part, name) for part in cost.parts) for name in ("steps", "tokens", "flop")}
     here = sum(part.seconds for part in cost.parts) / 3600
+    assumed: dict[str, dict[str, Any]] = {
+        name: {
+            "precision": "bf16" if cost.is_half else "fp32",
+            "flop_per_second": half if cost.is_half else full,
+        }
+        | {"share": share}
+        for name, (half, full, share) in HARDWARE.items()
+    }
     return {
         "stage": "plan",
         "parts": [dataclasses.asdict(part) for part in cost.parts],
@@ -126,10 +138,11 @@ def plan_from_recipe(recipe: Recipe, *, seconds: float = 30.0) -> dict[str, Any]
         "disk": cost.disk,
         "memory": {"weights": cost.weights, "measured": _peak_memory()},
         "hours": {"this machine": here}
-        | {name: total["flop"] / (peak * share) / 3600 for name, (peak, share) in HARDWARE.items()},
-        "assumed": {
-            name: {"flop_per_second": peak, "share": share} for name, (peak, share) in HARDWARE.items()
+        | {
+            name: total["flop"] / (one["flop_per_second"] * one["share"]) / 3600
+            for name, one in assumed.items()
         },
+        "assumed": assumed,
         "versions": versions(),
     }
 
@@ -176,15 +189,22 @@ def _num_steps(arguments: TrainingArguments, num_rows: int) -> int:
     if arguments.max_steps > 0:
         return int(arguments.max_steps)
     per_process = arguments.train_batch_size * arguments.world_size
-    an_epoch = max(1, math.ceil(num_rows / per_process) // arguments.gradient_accumulation_steps)
+    an_epoch = math.ceil(math.ceil(num_rows / per_process) / arguments.gradient_accumulation_steps)
     return int(-(-an_epoch * arguments.num_train_epochs // 1))
+
+
+def _is_half(arguments: TrainingArguments) -> bool:
+    return autocast_dtype(arguments) != torch.float32
 
 
 def _checkpoints(parameters: int, arguments: TrainingArguments) -> float:
     """The most bytes that checkpoints take: those that are kept, and the one being written."""
     if arguments.save_strategy == "no":
         return 0.0
-    return (1 + (arguments.save_total_limit or 2)) * parameters * _BYTES_OF_A_PARAMETER["checkpoint"]
+    kept = arguments.save_total_limit
+    if kept is None:  # all of them, of a run by steps
+        kept = max(1, int(arguments.max_steps // max(1, arguments.save_steps)))
+    return (1 + kept) * parameters * _BYTES_OF_A_PARAMETER["checkpoint"]
 
 
 def _training_disk(parameters: int, arguments: TrainingArguments) -> dict[str, float]:
@@ -212,7 +232,7 @@ def _general(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     part = Part("general", run.arguments.max_steps, tokens, tokens * flop, each * run.arguments.max_steps)
     parameters = run.student.num_parameters()
     weights = parameters * _BYTES_OF_A_PARAMETER["training"] + run.teacher.num_parameters() * 4
-    return Cost([part], _training_disk(parameters, run.arguments), weights)
+    return Cost([part], _training_disk(parameters, run.arguments), weights, _is_half(run.arguments))
 
 
 def _layer_flop(settings: IntermediateSettings, student: Any, teacher: Any, length: float) -> float:
@@ -266,12 +286,12 @@ def _finetuning(recipe: Recipe, folder: Path, seconds: float) -> Cost:
 
     def learn(steps: int) -> float:
         short = build_arguments(_short(recipe.training, steps), folder)
-        trainer = make_trainer(recipe, _sample(prepared, steps * batch), short)
+        model = start_model(recipe, prepared, short)
+        trainer = make_trainer(model, _sample(prepared, steps * batch), short)
         return float(train_to_the_end(trainer).metrics["train_runtime"])
 
     steps, taken = _time_steps(learn, seconds)
-    model = make_trainer(recipe, prepared, arguments).model
-    assert isinstance(model, PreTrainedModel)
+    model = start_model(recipe, prepared, arguments)
     part = _task_part(
         "fine-tuning",
         prepared,
@@ -280,10 +300,15 @@ def _finetuning(recipe: Recipe, folder: Path, seconds: float) -> Cost:
         lambda length: 3 * forward_flop(model.config, length),
     )
     parameters = model.num_parameters()
-    return Cost([part], _training_disk(parameters, arguments), parameters * _BYTES_OF_A_PARAMETER["training"])
+    weights = parameters * _BYTES_OF_A_PARAMETER["training"]
+    return Cost([part], _training_disk(parameters, arguments), weights, _is_half(arguments))
 
 
 def _distillation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
+    if recipe.soft_labels is not None and recipe.soft_labels.predictions is not None:
+        raise RecipeError(
+            "a recipe with soft_labels.predictions cannot be planned: a sample is not the file's."
+        )
     if recipe.teacher is None:
         raise RecipeError("teacher must be given: a folder or a hub name, e.g. --set teacher=teachers/mrpc.")
     arguments = build_arguments(main_block(recipe).training, folder)
@@ -332,7 +357,7 @@ def _distillation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     # The student of each stage stays, and the last one's lies above them once more.
     disk = _training_disk(parameters, arguments)
     left = parameters * _BYTES_OF_A_PARAMETER["weights"] * len(stages)
-    return Cost(parts, {name: value + left for name, value in disk.items()}, weights)
+    return Cost(parts, {name: value + left for name, value in disk.items()}, weights, _is_half(arguments))
 
 
 def _stages(recipe: Recipe) -> dict[str, list[Any]]:
@@ -363,11 +388,18 @@ def _only_stage(recipe: Recipe, name: str, block: Any) -> Recipe:
 def _answers(run: Run, teacher_config: Any, folder: Path) -> list[Part]:
     """The teacher's pass over the training set, and both models' over the development sets."""
     prepared = run.prepared
-    small = dataclasses.replace(run, prepared=_sample(prepared, _ANSWERED_ROWS))
-    started = time.perf_counter()
-    with _own_cache(folder):
-        with_answers(small, main_block(run.recipe))
-    each = (time.perf_counter() - started) / len(small.prepared.train)
+
+    def ask(num_rows: int) -> float:
+        small = dataclasses.replace(run, prepared=_sample(prepared, num_rows))
+        started = time.perf_counter()
+        with _own_cache(folder):
+            with_answers(small, main_block(run.recipe))
+        return time.perf_counter() - started
+
+    # The difference: loading the teacher is not a row's cost.
+    few, many = (min(count, len(prepared.train)) for count in (_BATCH_OF_ROWS, 5 * _BATCH_OF_ROWS))
+    taken = {count: ask(count) for count in sorted({few, many})}
+    each = max(0.0, taken[many] - taken[few]) / (many - few) if many > few else taken[few] / few
     length = _mean_length(prepared)
     flop = forward_flop(teacher_config, length)
     num_dev = sum(len(split.encoded) for split in prepared.dev.values())
@@ -377,7 +409,7 @@ def _answers(run: Run, teacher_config: Any, folder: Path) -> list[Part]:
     ]
 
 
-_ANSWERED_ROWS = 128
+_BATCH_OF_ROWS = 64
 
 
 @contextlib.contextmanager
@@ -402,6 +434,7 @@ def _corpus(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     assert settings is not None
     if not settings.sources or settings.tokenizer is None:
         raise RecipeError("corpus.sources and corpus.tokenizer must be given.")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # as the real one
     files = find_files(settings.sources)
     total = sum(text_bytes(piece) for piece in split_files(files, sys.maxsize))
     maker = BlockMaker(load_tokenizer(settings.tokenizer), settings.max_length)
@@ -414,7 +447,7 @@ def _corpus(recipe: Recipe, folder: Path, seconds: float) -> Cost:
         hash_documents(texts)
         blocks = list(maker.pairs(texts, np.random.default_rng(0)) if settings.pairs else maker.blocks(texts))
         path = folder / f"{number}.arrow"
-        write_blocks(path, blocks, maker.dtype, pairs=settings.pairs, counts=Counter())
+        write_blocks(path, blocks, maker.dtype, segments=settings.pairs, counts=Counter())
         read += text_bytes(small[number])
         tokens += sum(len(ids) for ids, _ in blocks)
         written += path.stat().st_size
@@ -466,7 +499,7 @@ def _augmentation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     head = 2 * config.hidden_size * config.vocab_size * asked["passes"] * share  # at the masks alone
     part = Part("augmentation", 0, tokens, tokens * forward_flop(config, length) + head, taken * share)
     weights = maker.ask.masked_words.model.num_parameters() * 4.0
-    return Cost([part], {"at most": size * share, "when done": size * share}, weights)
+    return Cost([part], {"at most": size * share, "when done": size * share}, weights, settings.bf16)
 
 
 _FEW_ROWS = 16

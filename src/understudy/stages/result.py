@@ -7,20 +7,23 @@ import json
 import logging
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import yaml
 from transformers.utils.hub import cached_file, extract_commit_hash
 
+from understudy.data.documents import is_pattern
 from understudy.data.labels import fold
 from understudy.data.load import TaskData
 from understudy.errors import ModelError, OutputError, RecipeError
 from understudy.evaluation.score import Score
 from understudy.files import hash_file, write_atomically
 from understudy.models.pretrained import load_config
+from understudy.recipe.load import apply_settings
 from understudy.recipe.recipe import Recipe
 
 logger = logging.getLogger(__name__)
@@ -64,8 +67,14 @@ def student_inside(model: str | Path) -> str | Path:
     return student if (student / "config.json").is_file() else model
 
 
-def check_output(output_dir: Path, recipe: Recipe, *, overwrite: bool) -> None:
-    """Refuse a folder that is neither new nor the same run to be continued. Nothing is written yet."""
+def check_output(
+    output_dir: Path, recipe: Recipe, *, overwrite: bool, may_differ: Sequence[str] = ()
+) -> None:
+    """Refuse a folder that is neither new nor the same run to be continued. Nothing is written yet.
+
+    Args:
+        may_differ: dotted keys that a run may be continued with other values of.
+    """
     if output_dir.exists() and not output_dir.is_dir():
         raise OutputError(f"--output-dir must be a folder; {output_dir} is a file.")
     if (output_dir / RESULT).exists() and not overwrite:
@@ -73,7 +82,7 @@ def check_output(output_dir: Path, recipe: Recipe, *, overwrite: bool) -> None:
             f"{output_dir} holds a finished run. Use --overwrite to replace it, or another --output-dir."
         )
     saved = output_dir / RECIPE
-    if saved.exists() and not overwrite and saved.read_text("utf-8") != recipe.to_yaml():
+    if saved.exists() and not overwrite and not _same(saved.read_text("utf-8"), recipe, may_differ):
         raise OutputError(
             f"{output_dir} holds an unfinished run of another recipe (see {saved}). Use --overwrite to "
             "start anew, or another --output-dir."
@@ -82,6 +91,13 @@ def check_output(output_dir: Path, recipe: Recipe, *, overwrite: bool) -> None:
         raise OutputError(
             f"{output_dir} is not empty and not a run of ours. Use another --output-dir, or --overwrite."
         )
+
+
+def _same(saved: str, recipe: Recipe, may_differ: Sequence[str]) -> bool:
+    left_out = dict.fromkeys(may_differ)
+    values = [yaml.safe_load(text) for text in (saved, recipe.to_yaml())]
+    first, second = (apply_settings(value, left_out) for value in values)
+    return first == second
 
 
 def start_output(output_dir: Path, recipe: Recipe, hashes: Mapping[str, str], *, overwrite: bool) -> None:
@@ -203,7 +219,8 @@ def resolve_paths(recipe: Recipe) -> Recipe:
             "corpus": recipe.corpus
             and recipe.corpus.model_copy(
                 update={
-                    "sources": [str(absolute(source)) for source in recipe.corpus.sources or ()],
+                    "sources": recipe.corpus.sources
+                    and [_absolute_pattern(str(absolute(source))) for source in recipe.corpus.sources],
                     "tokenizer": absolute(recipe.corpus.tokenizer),
                 }
             ),
@@ -211,6 +228,11 @@ def resolve_paths(recipe: Recipe) -> Recipe:
             and recipe.general.model_copy(update={"corpus": absolute(recipe.general.corpus)}),
         }
     )
+
+
+def _absolute_pattern(source: str) -> str:
+    is_local = "://" not in source and is_pattern(source)
+    return str(Path(source).expanduser().absolute()) if is_local else source
 
 
 def announce(data: TaskData) -> None:

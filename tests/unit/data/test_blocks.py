@@ -32,9 +32,10 @@ def test_sentences_end_where_a_reader_would_say(text: str, sentences: list[str])
     assert [text[start:end] for start, end in zip([0, *ends], ends, strict=False)] == sentences
 
 
-def test_tokens_belong_to_the_sentence_they_begin_in() -> None:
-    found = split_sentences([5, 6, 7, 8], [0, 4, 6, 9], [6, 9, 12])
-    assert [part.tolist() for part in found] == [[5, 6], [7], [8]]
+def test_tokens_belong_to_the_sentence_they_end_in() -> None:
+    # "One. Two. Six": of the second sentence's first token the space before it may be a part.
+    found = split_sentences([5, 6, 7, 8, 9], [3, 4, 8, 9, 13], sentence_ends("One. Two. Six"))
+    assert [part.tolist() for part in found] == [[5, 6], [7, 8], [9]]
     assert split_sentences([], [], [3]) == []
 
 

@@ -65,7 +65,7 @@ def test_what_is_written_is_read(pairs: bool, tmp_path: Path) -> None:
     ]
     files = [tmp_path / "0.arrow", tmp_path / "1.arrow"]
     for file, blocks in zip(files, made, strict=True):
-        write_blocks(file, blocks, np.uint16, pairs=pairs, counts=Counter(documents_kept=7))
+        write_blocks(file, blocks, np.uint16, segments=pairs, counts=Counter(documents_kept=7))
     assert block_counts(files[0]) == {"documents_kept": 7, "blocks": 2, "tokens": 14}
     assert files[0].stat().st_size < 2_000
     opened = pickle.loads(pickle.dumps(Blocks(files, [2, 1])))

@@ -74,11 +74,39 @@ def test_files_are_found_in_folders_and_by_patterns_in_order(tmp_path: Path) -> 
 
 def test_what_cannot_be_read_is_none_and_another_column_is_said(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    lines = [b'{"text": "good"}', b"{broken", b'{"other": 1}', b'{"text": ""}', b'{"text": "\xff"}', b"[1]"]
+    lines = [
+        b'{"text": "good"}',
+        b"{broken",
+        b'{"other": 1}',
+        b'{"text": ""}',
+        b'{"text": "\\ud800"}',
+        b"[1]",
+    ]
     path.write_bytes(b"\n".join(lines))
     assert read_all(find_files([str(path)]), 10**6) == ["good", None, None, None, None, None]
     pq.write_table(pa.table({"body": ["x"]}), tmp_path / "b.parquet")
     with pytest.raises(DataError, match=r"no column 'text'; it has body.*corpus\.column"):
         read_all(find_files([str(tmp_path / "b.parquet")]), 10)
     (tmp_path / "c.txt").write_bytes(b"good\n\n\xff\xfe\n\nlast")
-    assert read_all(find_files([str(tmp_path / "c.txt")]), 3) == ["good\n", None, "last"]
+    assert read_all(find_files([str(tmp_path / "c.txt")]), 3) == ["good", None, "last"]
+    (tmp_path / "d.parquet").write_bytes(b"")
+    with pytest.raises(DataError, match=r"d\.parquet is no Parquet file"):
+        split_files(find_files([str(tmp_path / "d.parquet")]), 10)
+    (tmp_path / "e.txt").write_text("")
+    assert split_files(find_files([str(tmp_path / "e.txt")]), 10) == []
+
+
+def test_a_document_is_the_same_whatever_ends_its_lines_and_wherever_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"one\ntwo\n\nthree\r\n\r\none\r\ntwo")
+    assert read_all(find_files([str(tmp_path / "a.txt")]), 10**6) == ["one\ntwo", "three", "one\ntwo"]
+
+
+def test_text_without_empty_lines_is_told_and_not_read_again_for_every_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("understudy.data.documents._LONGEST_DOCUMENT", 1_000)
+    (tmp_path / "a.txt").write_text("a line\n" * 1_000)
+    pieces = split_files(find_files([str(tmp_path / "a.txt")]), 500)
+    with pytest.raises(DataError, match="must have empty lines between them"):
+        list(read_documents(pieces[0], "text"))
+    assert list(read_documents(pieces[1], "text")) == []
