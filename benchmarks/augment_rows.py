@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,8 @@ def make(task: str, variants: int, options: argparse.Namespace) -> dict[str, Any
     settings = {
         "augment.variants": variants,
         "augment.bf16": True,
-        "augment.vectors": str(Path(ROOT) / "glove_6B_50d_emb.npy"),
-        "augment.vector_words": str(Path(ROOT) / "glove_6B_index.parquet"),
+        "augment.vectors": os.path.relpath(Path(ROOT) / "glove_6B_50d_emb.npy"),
+        "augment.vector_words": os.path.relpath(Path(ROOT) / "glove_6B_index.parquet"),
     }
     output = options.output_dir / task
     command = ["understudy", "augment", str(options.assets / "bert-12l-384h-mlm"), "--task", task]
