@@ -66,6 +66,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             "general.corpus": str(folder / "corpus"),
             "general.training.max_steps": steps,
             "general.training.save_strategy": "no",
+            "general.training.eval_strategy": "no",
             "general.training.report_to": "none",
         },
     )
