@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -207,13 +208,13 @@ def test_what_is_refused(encoder: Path, tmp_path: Path) -> None:
         )
 
 
-def ray_workers() -> list[psutil.Process]:
-    """Processes of Ray that hold a model; Ray writes what they run into their command line."""
+def ray_workers(driver: int) -> list[psutil.Process]:
+    """Processes of a driver's Ray that do the work; Ray writes what they run into their command line."""
     found = []
-    for child in psutil.process_iter(["cmdline"]):
-        line = " ".join(child.info["cmdline"] or ())
-        if "MapWorker" in line and "RayMaker" in line:
-            found.append(child)
+    for child in psutil.Process(driver).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "MapWorker" in " ".join(child.cmdline()):
+                found.append(child)
     return found
 
 
@@ -235,7 +236,7 @@ def test_ray_makes_the_same_shards_though_its_workers_are_killed(
         while process.poll() is None:
             assert time.monotonic() < deadline, (tmp_path / "said.txt").read_text("utf-8", "replace")
             made = len(contents(tmp_path / "b"))
-            workers = ray_workers()
+            workers = ray_workers(process.pid)
             if kills < 2 and workers and made >= 2 + 8 * kills:
                 workers[0].kill()
                 kills += 1
