@@ -19,6 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from understudy.augmentation.replace import Question
 from understudy.augmentation.vectors import Vectors
 from understudy.augmentation.words import is_word
+from understudy.data.encode import special_tokens
 from understudy.errors import ModelError
 
 # B batch, L tokens, H hidden size, V vocabulary
@@ -52,7 +53,7 @@ class MaskedWords:
         self.tokenizer = tokenizer
         self.count = count
         self.precision = precision
-        before, after = _special_tokens(tokenizer)
+        before, after = special_tokens(tokenizer)
         self.before, self.after = before, after
         self.window = max_length - len(before) - len(after)
         self.words = whole_words(tokenizer, model.config.vocab_size)
@@ -170,14 +171,6 @@ def whole_words(tokenizer: PreTrainedTokenizerFast, size: int) -> list[str | Non
         if token < size and token not in special and is_word(text) and ids == [*alone, token]:
             words[token] = text
     return words
-
-
-def _special_tokens(tokenizer: PreTrainedTokenizerFast) -> tuple[list[int], list[int]]:
-    """What stands before and after a single text."""
-    inner = tokenizer("a", add_special_tokens=False)["input_ids"]
-    whole = tokenizer("a")["input_ids"]
-    start = next(place for place in range(len(whole)) if whole[place : place + len(inner)] == inner)
-    return whole[:start], whole[start + len(inner) :]
 
 
 class Candidates:

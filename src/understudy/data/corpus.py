@@ -23,6 +23,7 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerFast
 
 from understudy.data.blocks import Tokens, fill_blocks, fill_pairs, sentence_ends, split_sentences
+from understudy.data.encode import special_tokens
 from understudy.errors import DataError
 from understudy.files import write_atomically
 
@@ -68,17 +69,20 @@ class BlockMaker:
 
     Args:
         max_length: tokens of a block, special ones included.
+        pairs: whether a block has two segments.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, max_length: int) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, max_length: int, *, pairs: bool) -> None:
         self.tokenizer = tokenizer
-        self.max_length = max_length
         self.dtype = np.uint16 if len(tokenizer) <= 2**16 else np.uint32
-        # Where the texts stand among the special tokens of one text, and of two.
-        probe = tokenizer("a", add_special_tokens=False)["input_ids"]
-        self.single = _around(tokenizer("a")["input_ids"], probe)
-        self.pair = _around(tokenizer("a", "a")["input_ids"], probe)
-        self.has_segments = "token_type_ids" in tokenizer.model_input_names
+        self.special = special_tokens(tokenizer, pair=pairs)
+        self.room = max_length - sum(map(len, self.special))
+        self.pairs = pairs
+        self.has_segments = pairs and "token_type_ids" in tokenizer.model_input_names
+
+    def __call__(self, texts: Iterable[str], generator: np.random.Generator) -> Iterator[Block]:
+        """Every text in blocks; of pairs the generator decides which."""
+        return self._pairs(texts, generator) if self.pairs else self._blocks(texts)
 
     def sentences(self, texts: Iterable[str]) -> Iterator[list[Tokens]]:
         """Each text's tokens by sentence, as the tokenizer reads the whole text."""
@@ -92,53 +96,29 @@ class BlockMaker:
                 token_ends = [end for _, end in encoding.offsets]
                 yield split_sentences(encoding.ids, token_ends, sentence_ends(text))
 
-    def blocks(self, texts: Iterable[str]) -> Iterator[Block]:
-        """Every text in blocks, none of which has two texts' words."""
-        before, after = self.single
-        room = self.max_length - len(before) - len(after)
+    def _blocks(self, texts: Iterable[str]) -> Iterator[Block]:
+        before, after = self.special
         for sentences in self.sentences(texts):
-            for block in fill_blocks(sentences, room):
+            for block in fill_blocks(sentences, self.room):
                 yield np.concatenate([before, block, after]).astype(self.dtype), 0
 
-    def pairs(self, texts: Iterable[str], generator: np.random.Generator) -> Iterator[Block]:
-        """Pairs of segments; see `fill_pairs`."""
-        before, between, after = self.pair
-        room = self.max_length - len(before) - len(between) - len(after)
+    def _pairs(self, texts: Iterable[str], generator: np.random.Generator) -> Iterator[Block]:
+        before, between, after = self.special
         documents = [sentences for sentences in self.sentences(texts) if sentences]
         for place in range(len(documents)):
-            for first, second in fill_pairs(documents, place, room, generator):
+            for first, second in fill_pairs(documents, place, self.room, generator):
                 head = np.concatenate([before, first, between])
                 yield np.concatenate([head, second, after]).astype(self.dtype), len(head)
 
 
-def _around(whole: Sequence[int], inner: Sequence[int]) -> list[Tokens]:
-    """What stands before, between and behind the places of `inner`."""
-    parts: list[list[int]] = [[]]
-    place = 0
-    while place < len(whole):
-        if list(whole[place : place + len(inner)]) == list(inner):
-            parts.append([])
-            place += len(inner)
-        else:
-            parts[-1].append(whole[place])
-            place += 1
-    return [np.asarray(part, np.int64) for part in parts]
-
-
-def write_blocks(
-    path: Path, blocks: Iterable[Block], dtype: Any, *, segments: bool, counts: Counter[str]
-) -> None:
-    """A file of blocks with its counts, whole or not at all.
-
-    Args:
-        segments: whether to say where the second segment begins.
-    """
+def write_blocks(path: Path, blocks: Iterable[Block], maker: BlockMaker, counts: Counter[str]) -> None:
+    """A file of a maker's blocks with its counts, whole or not at all."""
     made = list(blocks)
     lengths = [len(ids) for ids, _ in made]
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64())
-    values = np.concatenate([ids for ids, _ in made]).astype(dtype) if made else np.empty(0, dtype)
+    values = np.concatenate([ids for ids, _ in made]) if made else np.empty(0, maker.dtype)
     columns = {"input_ids": pa.LargeListArray.from_arrays(offsets, pa.array(values))}
-    if segments:
+    if maker.has_segments:
         columns["second"] = pa.array([second for _, second in made], pa.uint16())
     table = pa.table(columns)
     counts = counts + Counter(blocks=len(made), tokens=sum(lengths))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,12 +40,14 @@ class Piece:
 
     Attributes:
         start, stop: row groups of Parquet; bytes of other files; of compressed ones 0 and None, the whole.
+        num_bytes: of text; of a compressed file as it lies there.
     """
 
     file: str
     format: Format
     start: int
     stop: int | None
+    num_bytes: int
 
 
 def find_files(sources: Sequence[str]) -> dict[str, int]:
@@ -108,21 +110,16 @@ def split_files(files: Mapping[str, int], piece_bytes: int) -> list[Piece]:
         if form == "parquet":
             pieces += [Piece(file, form, *groups) for groups in _row_groups(file, piece_bytes)]
         elif compression:
-            pieces.append(Piece(file, form, 0, None))
+            pieces.append(Piece(file, form, 0, None, size))
         else:
-            pieces += [
-                Piece(file, form, start, min(start + piece_bytes, size))
-                for start in range(0, size, piece_bytes)
-            ]
+            for start in range(0, size, piece_bytes):
+                stop = min(start + piece_bytes, size)
+                pieces.append(Piece(file, form, start, stop, stop - start))
     return pieces
 
 
-def _size(file: str) -> int:
-    files, place = url_to_fs(file)
-    return int(files.size(place))
-
-
-def _row_groups(file: str, piece_bytes: int) -> Iterator[tuple[int, int]]:
+def _row_groups(file: str, piece_bytes: int) -> Iterator[tuple[int, int, int]]:
+    """The first and behind the last group of each piece, and their bytes."""
     with fsspec.open(file, "rb") as opened:
         try:
             metadata = pq.ParquetFile(opened).metadata
@@ -132,18 +129,8 @@ def _row_groups(file: str, piece_bytes: int) -> Iterator[tuple[int, int]]:
         for group in range(metadata.num_row_groups):
             filled += metadata.row_group(group).total_byte_size
             if filled >= piece_bytes or group == metadata.num_row_groups - 1:
-                yield start, group + 1
+                yield start, group + 1, filled
                 start, filled = group + 1, 0
-
-
-def text_bytes(piece: Piece) -> int:
-    """How many bytes a piece has, not compressed where that can be told."""
-    if piece.format != "parquet":
-        return (_size(piece.file) if piece.stop is None else piece.stop) - piece.start
-    with fsspec.open(piece.file, "rb") as opened:
-        metadata = pq.ParquetFile(opened).metadata
-        groups = range(piece.start, piece.stop or 0)
-        return sum(metadata.row_group(group).total_byte_size for group in groups)
 
 
 def read_documents(piece: Piece, column: str) -> Iterator[str | None]:
@@ -152,7 +139,7 @@ def read_documents(piece: Piece, column: str) -> Iterator[str | None]:
     Args:
         column: that holds the text; plain text has none, its documents stand apart by empty lines.
     """
-    with fsspec.open(piece.file, "rb", compression=_compression(piece)) as file:
+    with fsspec.open(piece.file, "rb", compression="infer") as file:
         if piece.format == "parquet":
             texts: Iterable[Any] = _parquet_texts(file, piece, column)
         elif piece.format == "jsonl":
@@ -169,10 +156,6 @@ def _is_readable(text: str) -> bool:
         return bool(text.encode("utf-8").strip())
     except UnicodeEncodeError:
         return False
-
-
-def _compression(piece: Piece) -> str | None:
-    return "infer" if _suffixes(piece.file)[1] else None
 
 
 def _parquet_texts(file: Any, piece: Piece, column: str) -> Iterator[Any]:
@@ -209,7 +192,7 @@ def _lines(file: Any, piece: Piece) -> Iterator[tuple[int, bytes]]:
 
 def _paragraphs(file: Any, piece: Piece) -> Iterator[str | None]:
     """Documents of plain text. One belongs to the piece in which the empty line before it begins."""
-    whole = Piece(piece.file, piece.format, piece.start, None)
+    whole = replace(piece, stop=None)
     document: list[bytes] = []
     length, reading = 0, piece.start == 0
     for place, line in _lines(file, whole):

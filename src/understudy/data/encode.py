@@ -240,6 +240,22 @@ TEACHER_STATES = "teacher_states"
 _TEACHER_PER_TOKEN = ("teacher_start_logits", "teacher_end_logits")
 
 
+def special_tokens(tokenizer: PreTrainedTokenizerFast, *, pair: bool = False) -> list[list[int]]:
+    """What a tokenizer puts before, between and behind: two lists for one text, three for two."""
+    inner = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole = tokenizer("a", "a")["input_ids"] if pair else tokenizer("a")["input_ids"]
+    parts: list[list[int]] = [[]]
+    place = 0
+    while place < len(whole):
+        if whole[place : place + len(inner)] == inner:
+            parts.append([])
+            place += len(inner)
+        else:
+            parts[-1].append(whole[place])
+            place += 1
+    return parts
+
+
 class Collator:
     """Rows to a padded batch of tensors; columns that are no model input are left out.
 

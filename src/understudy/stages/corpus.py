@@ -235,7 +235,7 @@ def make_block_job(
     settings = recipe.corpus
     assert settings is not None
     assert settings.tokenizer is not None
-    maker = BlockMaker(load_tokenizer(settings.tokenizer), settings.max_length)
+    maker = BlockMaker(load_tokenizer(settings.tokenizer), settings.max_length, pairs=settings.pairs)
 
     def job(number: int) -> None:
         keep = np.load(output_dir / _HASHES / _KEEP, mmap_mode="r")[slice(*bounds[number])]
@@ -248,14 +248,8 @@ def make_block_job(
                 texts[HELD_OUT if is_held_out else TRAIN].append(text)
         # The file of training blocks says that the piece is done: it comes last.
         for place, (part, chosen) in enumerate(texts.items()):
-            generator = np.random.default_rng([recipe.seed, number, place])
-            write_blocks(
-                _shard(output_dir, part, number),
-                maker.pairs(chosen, generator) if settings.pairs else maker.blocks(chosen),
-                maker.dtype,
-                segments=settings.pairs and maker.has_segments,
-                counts=Counter(documents_kept=len(chosen)),
-            )
+            blocks = maker(chosen, np.random.default_rng([recipe.seed, number, place]))
+            write_blocks(_shard(output_dir, part, number), blocks, maker, Counter(documents_kept=len(chosen)))
 
     return job
 

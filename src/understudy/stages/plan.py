@@ -28,8 +28,8 @@ from transformers import TrainingArguments
 
 from understudy.augmentation.replace import Question
 from understudy.augmentation.run import augment_rows, write_shard
-from understudy.data.corpus import TRAIN, BlockMaker, hash_documents, write_blocks
-from understudy.data.documents import find_files, read_documents, split_files, text_bytes
+from understudy.data.corpus import TRAIN, BlockMaker, block_counts, hash_documents, write_blocks
+from understudy.data.documents import find_files, read_documents, split_files
 from understudy.data.load import CACHE_VARIABLE, load_data
 from understudy.errors import RecipeError
 from understudy.models.flop import forward_flop
@@ -436,20 +436,19 @@ def _corpus(recipe: Recipe, folder: Path, seconds: float) -> Cost:
         raise RecipeError("corpus.sources and corpus.tokenizer must be given.")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # as the real one
     files = find_files(settings.sources)
-    total = sum(text_bytes(piece) for piece in split_files(files, sys.maxsize))
-    maker = BlockMaker(load_tokenizer(settings.tokenizer), settings.max_length)
+    maker = BlockMaker(load_tokenizer(settings.tokenizer), settings.max_length, pairs=settings.pairs)
     small = split_files(files, _PIECE_BYTES)
+    total = sum(piece.num_bytes for piece in small)
     started, read, tokens, written = time.perf_counter(), 0, 0, 0
     for number in np.random.default_rng(0).permutation(len(small)).tolist():
         if time.perf_counter() - started > seconds:
             break
         texts = [text for text in read_documents(small[number], settings.column) if text is not None]
         hash_documents(texts)
-        blocks = list(maker.pairs(texts, np.random.default_rng(0)) if settings.pairs else maker.blocks(texts))
         path = folder / f"{number}.arrow"
-        write_blocks(path, blocks, maker.dtype, segments=settings.pairs, counts=Counter())
-        read += text_bytes(small[number])
-        tokens += sum(len(ids) for ids, _ in blocks)
+        write_blocks(path, maker(texts, np.random.default_rng(0)), maker, Counter())
+        read += small[number].num_bytes
+        tokens += block_counts(path)["tokens"]
         written += path.stat().st_size
     share = total / max(1, read)
     taken = (time.perf_counter() - started) * share

@@ -39,7 +39,7 @@ def test_held_out_documents_are_about_a_share_and_decided_by_their_text() -> Non
 
 
 def test_blocks_read_back_as_the_tokenizer_reads_the_texts(tokenizer: PreTrainedTokenizerFast) -> None:
-    blocks = [ids for ids, _ in BlockMaker(tokenizer, 16).blocks(TEXTS)]
+    blocks = [ids for ids, _ in BlockMaker(tokenizer, 16, pairs=False)(TEXTS, np.random.default_rng(1))]
     assert all(len(ids) <= 16 and ids[0] == tokenizer.cls_token_id for ids in blocks)
     assert all(ids[-1] == tokenizer.sep_token_id for ids in blocks)
     inner = np.concatenate([ids[1:-1] for ids in blocks]).tolist()
@@ -51,21 +51,23 @@ def test_blocks_read_back_as_the_tokenizer_reads_the_texts(tokenizer: PreTrained
 
 
 def test_pairs_have_the_tokenizers_special_tokens(tokenizer: PreTrainedTokenizerFast) -> None:
-    for ids, second in BlockMaker(tokenizer, 24).pairs(TEXTS, np.random.default_rng(1)):
+    for ids, second in BlockMaker(tokenizer, 24, pairs=True)(TEXTS, np.random.default_rng(1)):
         places = np.flatnonzero(ids == tokenizer.sep_token_id)
         assert places.tolist() == [second - 1, len(ids) - 1]
         assert len(ids) <= 24
 
 
 @pytest.mark.parametrize("pairs", [False, True])
-def test_what_is_written_is_read(pairs: bool, tmp_path: Path) -> None:
+def test_what_is_written_is_read(pairs: bool, tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+    maker = BlockMaker(tokenizer, 16, pairs=pairs)
     generator = np.random.default_rng(0)
     made = [
-        [(generator.integers(0, 500, size), size // 2 * pairs) for size in sizes] for sizes in ([5, 9], [3])
+        [(generator.integers(0, 500, size).astype(maker.dtype), size // 2 * pairs) for size in sizes]
+        for sizes in ([5, 9], [3])
     ]
     files = [tmp_path / "0.arrow", tmp_path / "1.arrow"]
     for file, blocks in zip(files, made, strict=True):
-        write_blocks(file, blocks, np.uint16, segments=pairs, counts=Counter(documents_kept=7))
+        write_blocks(file, blocks, maker, Counter(documents_kept=7))
     assert block_counts(files[0]) == {"documents_kept": 7, "blocks": 2, "tokens": 14}
     assert files[0].stat().st_size < 2_000
     opened = pickle.loads(pickle.dumps(Blocks(files, [2, 1])))

@@ -55,7 +55,7 @@ def test_plain_text_is_read_alike_in_one_piece_and_in_many(text: str, piece_byte
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.txt"
         path.write_bytes(text.encode())
-        whole = list(read_documents(Piece(str(path), "text", 0, None), "text"))
+        whole = list(read_documents(Piece(str(path), "text", 0, None, 0), "text"))
         assert read_all(find_files([str(path)]), piece_bytes) == whole
 
 
