@@ -11,8 +11,9 @@ equally many steps.
     python benchmarks/general.py --general students/general --teachers teachers --output-dir students
 
 Keeps what the general student's result.json says, and its curves, in `benchmarks/results`. Runs that are in
-the results or in the output folder are not made again; it can be started twice side by side with different
---starts. `--quick` makes a few steps of MRPC and writes no results.
+the results or in the output folder are not made again, nor those from random weights that `starts.py` made
+with the same settings. It can be started twice side by side with different --tasks or --starts. `--quick`
+makes a few steps of MRPC and writes no results.
 """
 
 from __future__ import annotations
@@ -35,17 +36,23 @@ def main() -> None:
     parser = students_parser(__doc__)
     parser.add_argument("--general", type=Path, default=Path("students/general"))
     parser.add_argument("--starts", nargs="+", choices=STARTS, default=STARTS)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     options = parser.parse_args()
     if options.quick:
         options.output_dir /= "quick"  # so that no real run takes them for its own
         print(json.dumps({start: learn("mrpc", start, 1, options)["scores"] for start in options.starts}))
         return
-    RUN.write_text((options.general / "result.json").read_text("utf-8"), "utf-8")
+    run = json.loads((options.general / "result.json").read_text("utf-8"))
+    run["model"] = str(options.general / "student")  # not where it lies on this machine
+    RUN.write_text(json.dumps(run, indent=2) + "\n", "utf-8")
     for name in ("losses", "held_out"):
         shutil.copyfile(options.general / f"{name}.csv", RESULTS.with_name(f"general_{name}.csv"))
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    made = json.loads(RESULTS.with_name("starts.json").read_text())
+    known = {name: run for name, run in made.items() if "-random-" in name and run["steps"] == STEPS} | known
+    RESULTS.write_text(json.dumps(known, indent=2) + "\n")
     for seed in SEEDS:
-        for task in TASKS:
+        for task in options.tasks:
             for start in options.starts:
                 if f"{task}-{start}-{seed}" not in known:
                     learn(task, start, seed, options)

@@ -49,6 +49,55 @@ def starts_table(results: dict) -> str:
     return _two_ways(results, ("mrpc", "cola", "stsb"), "random", "cut")
 
 
+def general_table(results: dict) -> str:
+    return _two_ways(results, ("mrpc", "rte", "cola", "stsb"), "random", "general")
+
+
+def general_losses_table(results: dict) -> str:
+    lines = ["| loss on held-out text | before | after |", "|---|---|---|"]
+    for term, figure in results["held_out"].items():
+        lines.append(f"| {term} | {figure['first']:.4g} | {figure['last']:.4g} |")
+    return "\n".join(lines) + "\n"
+
+
+def deploy_table(results: dict) -> str:
+    """Every form of every model, with its score, size and times."""
+    lines = [
+        "| task | model | form | score | file | 1 text, median (95 %) | 32 texts, median (95 %) |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for task, content in results["tasks"].items():
+        for name, model in content["models"].items():
+            who = "teacher" if "teacher" in name else "student"
+            metric, score = next(iter(model["scores"].items()))
+            rows = {row["batch"]: row for row in content["rows"] if row["model"] == name}
+            times = [
+                f"{row['median_ms']:.2f} ms ({row['p95_ms']:.2f}), {row['times_faster']:.1f}×"
+                for row in (rows[1], rows[32])
+            ]
+            lines.append(
+                f"| {NAMES[task]} | {who} | {model['form']} | {metric} {score:.3f} | "
+                f"{model['bytes'] / 1e6:.1f} MB | {' | '.join(times)} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def large_table(results: dict) -> str:
+    """BERT-base's shape in torch against a student of four layers, by shape of the input."""
+    lines = [
+        "| threads | texts | tokens | BERT-base's shape, torch | student, fp32 | int8 | OpenVINO int8 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    rows = results["large"]
+    shapes = dict.fromkeys((row["threads"], row["batch"], row["length"]) for row in rows)
+    for shape in shapes:
+        found = [row for row in rows if (row["threads"], row["batch"], row["length"]) == shape]
+        cells = [f"{found[0]['median_ms']:.1f} ms"]
+        cells += [f"{row['median_ms']:.2f} ms, {row['times_faster']:.1f}×" for row in found[1:]]
+        lines.append(f"| {' | '.join(map(str, shape))} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def augmented_table(results: dict) -> str:
     return _two_ways(results, ("mrpc", "cola"), "plain", "augmented")
 
@@ -187,6 +236,10 @@ TABLES = {
     "held-out": ("starts", held_out_table),
     "patient": ("patient", patient_table),
     "augmented": ("augmented", augmented_table),
+    "general": ("general", general_table),
+    "general-losses": ("general_run", general_losses_table),
+    "deploy": ("deploy", deploy_table),
+    "deploy-large": ("deploy", large_table),
     "augment-rows": ("augment_rows", augment_rows_table),
     "augment-examples": ("augment_rows", augment_examples),
 }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import hypothesis
 import pytest
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -14,6 +15,10 @@ from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 # Tiny models are faster on one thread, and several test processes share the machine.
 torch.set_num_threads(1)
+
+# How long an example takes says nothing where several processes share the machine.
+hypothesis.settings.register_profile("understudy", deadline=None)
+hypothesis.settings.load_profile("understudy")
 
 ASSETS = Path(__file__).parents[2] / "shared" / "assets"
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

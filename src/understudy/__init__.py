@@ -10,23 +10,39 @@ if TYPE_CHECKING:
     from understudy.recipe.load import load_recipe
     from understudy.recipe.recipe import Recipe
     from understudy.stages.augment import augment
+    from understudy.stages.bench import bench
     from understudy.stages.corpus import corpus
     from understudy.stages.distill import distill
     from understudy.stages.evaluate import evaluate
+    from understudy.stages.export import export
     from understudy.stages.finetune import finetune
     from understudy.stages.general import general
     from understudy.stages.plan import plan
 
 __version__ = version("understudy")
-__all__ = ["Recipe", "augment", "corpus", "distill", "evaluate", "finetune", "general", "load_recipe", "plan"]
+__all__ = [
+    "Recipe",
+    "augment",
+    "bench",
+    "corpus",
+    "distill",
+    "evaluate",
+    "export",
+    "finetune",
+    "general",
+    "load_recipe",
+    "plan",
+]
 
 # Loaded on first use: importing understudy must not import torch.
 _HOMES = {
     "Recipe": "understudy.recipe.recipe",
     "augment": "understudy.stages.augment",
+    "bench": "understudy.stages.bench",
     "corpus": "understudy.stages.corpus",
     "distill": "understudy.stages.distill",
     "evaluate": "understudy.stages.evaluate",
+    "export": "understudy.stages.export",
     "finetune": "understudy.stages.finetune",
     "general": "understudy.stages.general",
     "load_recipe": "understudy.recipe.load",

@@ -8,12 +8,15 @@ from typing import Annotated
 import typer
 
 from understudy.cli.augment import augment_command
+from understudy.cli.bench import bench_command
 from understudy.cli.corpus import corpus_command
 from understudy.cli.distill import distill_command
 from understudy.cli.evaluate import evaluate_command
+from understudy.cli.export import export_command
 from understudy.cli.finetune import finetune_command
 from understudy.cli.general import general_command
 from understudy.cli.plan import plan_command
+from understudy.cli.predict import predict_command
 from understudy.cli.recipes import recipes_command
 from understudy.errors import UnderstudyError
 
@@ -30,6 +33,9 @@ app.command("general")(general_command)
 app.command("augment")(augment_command)
 app.command("distill")(distill_command)
 app.command("evaluate")(evaluate_command)
+app.command("export")(export_command)
+app.command("predict")(predict_command)
+app.command("bench")(bench_command)
 app.command("plan")(plan_command)
 app.command("recipes")(recipes_command)
 
@@ -53,6 +59,8 @@ def understudy_command(
     `understudy finetune bert-base-uncased --task mrpc --data nyu-mll/glue --output-dir teachers/mrpc`
 
     `understudy distill teachers/mrpc --student tinybert-4l-312d --output-dir students/mrpc`
+
+    `understudy export students/mrpc --output-dir artifacts/mrpc`
 
     Every command shows an example first: `understudy COMMAND --help`
     """

@@ -30,11 +30,13 @@ def people_on_stderr() -> Iterator[None]:
     ours = logging.getLogger("understudy")
     ours.addHandler(handler)
     ours.setLevel(logging.INFO)
+    ours.propagate = False  # some libraries give the root logger a handler
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield
     finally:
         ours.removeHandler(handler)
+        ours.propagate = True
 
 
 @contextlib.contextmanager
@@ -148,8 +150,8 @@ def print_general(result: StageResult) -> None:
     seconds = content["seconds"]["training"]
     student, teacher = content["parameters"]["student"], content["parameters"]["teacher"]
     console.print(
-        f"{content['steps']:,} steps, {content['tokens']:,} tokens ({content['epochs']:g} epochs), the last "
-        f"{seconds / 60:.1f} minutes of it since the last start; {student / 1e6:.1f}M parameters against "
+        f"{content['steps']:,} steps, {content['tokens']:,} tokens ({content['epochs']:g} epochs) in "
+        f"{seconds / 60:.1f} minutes since the last start; {student / 1e6:.1f}M parameters against "
         f"{teacher / 1e6:.1f}M"
     )
     console.print(f"The student is in {content['model']}; start from it with --student {content['model']}")
@@ -182,6 +184,77 @@ def print_plan(content: dict[str, Any]) -> None:
         f"Memory: {memory['measured'] / 1e9:.1f} GB at most in this process; weights, gradients and Adam are "
         f"{memory['weights'] / 1e9:.2f} GB"
     )
+
+
+def print_exported(result: StageResult) -> None:
+    """Each form with its score, size and speed, and what the gate saw."""
+    content, console = result.content, Console(stderr=True, highlight=False)
+    speed = content["details"].get("speed", {"rows": []})["rows"]
+    forms = {"fp32 (torch)": {"bytes": None, "scores": content["details"]["torch"]}}
+    forms |= {f"{name} ({one['engine']})": one for name, one in content["models"].items()}
+    table = Table(title=f"{content['task']}: {result.output_dir}", title_justify="left")
+    split, metrics = next(iter(content["details"]["torch"].items()))
+    times = [(row["batch"], row["length"]) for row in speed if row["form"] == "fp32 (torch)"]
+    headings = ["form", *metrics, "file", *(f"{batch} × {length} tokens" for batch, length in times)]
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "form" else "right")
+    for name, form in forms.items():
+        cells = [name, *(f"{form['scores'][split][metric]['value']:.3f}" for metric in metrics)]
+        cells.append(f"{form['bytes'] / 1e6:.1f} MB" if form["bytes"] else "")
+        cells += [f"{row['median_ms']:.2f} ms" for row in speed if row["form"] == name]
+        table.add_row(*cells)
+    console.print(table)
+    parity = content["details"]["gate"]["fp32"]
+    console.print(f"fp32: at most {parity['max_difference']:.1e} from torch on {parity['rows']:,} rows")
+    for name, gate in content["details"]["gate"].items():
+        if name != "fp32":
+            last = gate["tried"][-1]
+            kept = f"; in fp32: {', '.join(last['kept_in_fp32'])}" if last["kept_in_fp32"] else ""
+            console.print(
+                f"{name}: {last['points_lost']:+.2f} points lost against fp32, {gate['tolerance']:g} allowed"
+                + kept
+            )
+    console.print(f"Everything is in {result.output_dir}; try understudy predict {result.output_dir} …")
+
+
+def print_bench(result: StageResult) -> None:
+    """Size and memory of each model, then its times, and on which machine."""
+    content, console = result.content, Console(stderr=True, highlight=False)
+    models, rows = content["models"], content["rows"]
+    table = Table(title="Size", title_justify="left")
+    for heading in ("model", "form", "file", "smaller", "parameters", "peak memory", "score"):
+        table.add_column(heading)
+    for name, one in models.items():
+        scores = ", ".join(f"{metric} {value:.3f}" for metric, value in one["scores"].items())
+        size, memory = f"{one['bytes'] / 1e6:.1f} MB", f"{one['peak_memory'] / 1e6:,.0f} MB"
+        smaller, parameters = f"{one['times_smaller']:.1f}×", f"{one['parameters'] / 1e6:.1f}M"
+        table.add_row(name, one["form"], size, smaller, parameters, memory, scores)
+    console.print(table)
+    table = Table(title="Speed", title_justify="left")
+    for heading in ("threads", "texts", "tokens", "model", "median", "95 %", "texts/s", "faster", "MFLOP"):
+        table.add_column(heading, justify="left" if heading == "model" else "right")
+    for row in rows:
+        table.add_row(
+            *(str(row[name]) for name in ("threads", "batch", "length")),
+            row["model"],
+            f"{row['median_ms']:.2f} ms",
+            f"{row['p95_ms']:.2f} ms",
+            f"{row['texts_per_second']:,.0f}",
+            f"{row['times_faster']:.1f}×",
+            f"{row['flop'] / 1e6:,.0f}",
+            end_section=row["model"] == list(models)[-1],
+        )
+    console.print(table)
+    machine = content["machine"]
+    can = f", {' '.join(machine['flags'])}" if machine["flags"] else ""
+    console.print(
+        f"On {machine['processor']}, {machine['cores']} cores{can}. Ratios are to {next(iter(models))}, in "
+        "this run alone."
+    )
+    if result.output_dir is not None:
+        console.print(f"Everything is in {result.output_dir}")
+        if content.get("picture") is None:
+            console.print("No picture of score against latency: fewer than two of them have a score.")
 
 
 def _duration(hours: float) -> str:

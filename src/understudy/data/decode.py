@@ -75,3 +75,27 @@ def word_tags(logits_LC: FloatArray, word_ids: Sequence[int], num_words: int, ou
         if word >= 0:
             tags[word] = int(best[position])
     return tags
+
+
+def softmax(logits: FloatArray) -> NDArray[np.float64]:
+    """Probabilities over the last axis."""
+    shifted = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
+
+
+def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Type, first and last word of each entity, as conlleval reads B- and I-, with E- and S- where they are.
+
+    >>> entities(["I-PER", "O", "B-LOC", "I-LOC", "B-LOC"])
+    [('PER', 0, 0), ('LOC', 2, 3), ('LOC', 4, 4)]
+    """
+    found: list[tuple[str, int, int]] = []
+    before, ended = "O", True
+    for place, tag in enumerate(tags):
+        part, _, kind = tag.partition("-") if "-" in tag else ("I", "", tag)
+        if tag != "O":
+            goes_on = not ended and before == kind and part not in ("B", "S")
+            first = found.pop()[1] if goes_on else place
+            found.append((kind, first, place))
+        before, ended = ("O", True) if tag == "O" else (kind, part in ("E", "S"))
+    return found

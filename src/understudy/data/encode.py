@@ -14,20 +14,16 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
+from tokenizers import Encoding
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from understudy.data.tasks import KindName
-from understudy.errors import RecipeError
+from understudy.data.tokens import TextReader, padded_width
 
 # Part of every cache key: raise it when the same rows would be encoded otherwise.
 ENCODING_VERSION = 1
-# Kernels like even widths. Multiples of 8 cost short texts 7 % of their speed (docs/LOG.md).
-PAD_TO_MULTIPLE_OF = 4
 IGNORED_LABEL = -100
-# As in BERT's own script; less where windows are short, so that a window always has room for context.
-DEFAULT_STRIDE = 128
-MAX_QUESTION_TOKENS = 64
 
 Batch = Mapping[str, list[Any]]
 Encoded = dict[str, list[Any]]
@@ -47,20 +43,10 @@ def encode(
 
     Args:
         rows: as `load_data` gives them.
-        max_length: tokens, special tokens included; longer inputs are cut (question answering: cut
-            into windows).
-        stride: tokens that neighbouring windows share (question answering only); 128, or a third of
-            the window where that is less, where not given.
+        max_length, stride: see `TextReader`.
     """
-    options = {"max_length": max_length}
-    if kind == "question-answering":
-        options["stride"] = min(DEFAULT_STRIDE, max_length // 3) if stride is None else stride
-        room = max_length - _question_limit(max_length) - tokenizer.num_special_tokens_to_add(pair=True)
-        if options["stride"] >= room:
-            raise RecipeError(
-                f"data.stride must be less than {room} where data.max_length is {max_length}; got "
-                f"{options['stride']}."
-            )
+    reader = text_reader(tokenizer, kind, max_length=max_length, stride=stride)
+    options = {"max_length": max_length} | ({"stride": reader.stride} if reader.stride else {})
     backend = json.loads(tokenizer.backend_tokenizer.to_str())
     backend |= {"truncation": None, "padding": None}  # left there by the last call
     habits = [tokenizer.model_input_names, tokenizer.truncation_side]
@@ -71,10 +57,31 @@ def encode(
         batched=True,
         batch_size=1_000,
         remove_columns=rows.column_names,
-        fn_kwargs={"tokenizer": tokenizer, **options},
+        fn_kwargs={"reader": reader, "names": tokenizer.model_input_names},
         new_fingerprint=fingerprint,
         desc="Tokenising",
     )
+
+
+def text_reader(
+    tokenizer: PreTrainedTokenizerFast, kind: KindName, *, max_length: int, stride: int | None = None
+) -> TextReader:
+    """A reader of a transformers tokenizer's."""
+    return TextReader(
+        tokenizer.backend_tokenizer,
+        kind,
+        max_length=max_length,
+        stride=stride,
+        truncation_side=tokenizer.truncation_side,
+    )
+
+
+def _inputs(encodings: Sequence[Encoding], names: Sequence[str]) -> Encoded:
+    """What a model is called with, but for the attention mask: rows have no padding."""
+    inputs: Encoded = {"input_ids": [encoding.ids for encoding in encodings]}
+    if "token_type_ids" in names:
+        inputs["token_type_ids"] = [encoding.type_ids for encoding in encodings]
+    return inputs
 
 
 def _with_lengths(encoded: Encoded, rows: Sequence[int]) -> Encoded:
@@ -83,68 +90,28 @@ def _with_lengths(encoded: Encoded, rows: Sequence[int]) -> Encoded:
     return encoded
 
 
-def _encode_text(batch: Batch, tokenizer: PreTrainedTokenizerFast, max_length: int) -> Encoded:
-    encoded = dict(
-        tokenizer(
-            batch["text"],
-            batch.get("text_pair"),
-            truncation=True,
-            max_length=max_length,
-            return_attention_mask=False,
-        )
-    )
+def _encode_text(batch: Batch, reader: TextReader, names: Sequence[str]) -> Encoded:
+    encoded = _inputs(reader.texts(batch["text"], batch.get("text_pair")), names)
     encoded["labels"] = batch["label"]
     return _with_lengths(encoded, batch["row"])
 
 
-def _encode_question_answering(
-    batch: Batch, tokenizer: PreTrainedTokenizerFast, max_length: int, stride: int
-) -> Encoded:
+def _encode_question_answering(batch: Batch, reader: TextReader, names: Sequence[str]) -> Encoded:
     """Windows over long contexts.
 
-    `offsets` holds, for tokens of the context, their first and last character, and -1 for others.
     A window that does not hold the whole first answer has the first token ([CLS]) as its target, as
     for a question without an answer.
     """
-    tokens = tokenizer(
-        _cut_questions(batch["question"], tokenizer, _question_limit(max_length)),
-        batch["context"],
-        truncation="only_second",
-        max_length=max_length,
-        stride=stride,
-        return_overflowing_tokens=True,
-        return_offsets_mapping=True,
-        return_attention_mask=False,
-    )
-    sample = tokens.pop("overflow_to_sample_mapping")
-    spans = tokens.pop("offset_mapping")
-    encoded: Encoded = dict(tokens)
-    encoded |= {"start_positions": [], "end_positions": [], "offset_starts": [], "offset_ends": []}
-    for window, index in enumerate(sample):
-        in_context = [part == 1 for part in tokens.sequence_ids(window)]
-        starts = [span[0] if inside else -1 for span, inside in zip(spans[window], in_context, strict=True)]
-        ends = [span[1] if inside else -1 for span, inside in zip(spans[window], in_context, strict=True)]
-        start, end = _answer_tokens(batch["answers"][index], starts, ends)
-        encoded["start_positions"].append(start)
-        encoded["end_positions"].append(end)
-        encoded["offset_starts"].append(starts)
-        encoded["offset_ends"].append(ends)
-    return _with_lengths(encoded, [batch["row"][index] for index in sample])
-
-
-def _question_limit(max_length: int) -> int:
-    return min(MAX_QUESTION_TOKENS, max_length // 3)
-
-
-def _cut_questions(questions: Sequence[str], tokenizer: PreTrainedTokenizerFast, limit: int) -> list[str]:
-    """Questions of at most `limit` tokens: a longer one would leave its windows no room for context."""
-    tokens = tokenizer(
-        list(questions), add_special_tokens=False, return_offsets_mapping=True, return_attention_mask=False
-    )
-    return [
-        question[: offsets[limit - 1][1]] if len(offsets) > limit else question
-        for question, offsets in zip(questions, tokens["offset_mapping"], strict=True)
-    ]
+    windows = list(reader.questions(batch["question"], batch["context"]))
+    encoded = _inputs([window.encoding for window in windows], names)
+    targets = [_answer_tokens(batch["answers"][one.question], one.starts, one.ends) for one in windows]
+    encoded |= {
+        "start_positions": [start for start, _ in targets],
+        "end_positions": [end for _, end in targets],
+        "offset_starts": [window.starts for window in windows],
+        "offset_ends": [window.ends for window in windows],
+    }
+    return _with_lengths(encoded, [batch["row"][window.question] for window in windows])
 
 
 def _answer_tokens(
@@ -165,56 +132,33 @@ def _answer_tokens(
     return inside[0], inside[-1]
 
 
-def _encode_multiple_choice(batch: Batch, tokenizer: PreTrainedTokenizerFast, max_length: int) -> Encoded:
+def _encode_multiple_choice(batch: Batch, reader: TextReader, names: Sequence[str]) -> Encoded:
     """Each choice beside the context; `input_ids` is a list per choice."""
-    firsts: list[str] = []
-    seconds: list[str] = []
-    for context, question, choices in zip(batch["context"], batch["question"], batch["choices"], strict=True):
-        for choice in choices:
-            firsts.append(context)
-            seconds.append(f"{question} {choice}".strip())
-    flat = tokenizer(
-        firsts,
-        seconds,
-        truncation="longest_first",
-        max_length=max_length,
-        return_attention_mask=False,
-    )
-    encoded: Encoded = {}
-    for key, values in flat.items():
-        remaining = iter(values)
-        encoded[key] = [[next(remaining) for _ in choices] for choices in batch["choices"]]
+    rows = [
+        _inputs(reader.choices(context, question, choices), names)
+        for context, question, choices in zip(
+            batch["context"], batch["question"], batch["choices"], strict=True
+        )
+    ]
+    encoded: Encoded = {name: [row[name] for row in rows] for name in rows[0]}
     encoded["labels"] = batch["label"]
     encoded["row"] = list(batch["row"])
     encoded["length"] = [max(map(len, choices)) for choices in encoded["input_ids"]]
     return encoded
 
 
-def _encode_token_classification(
-    batch: Batch, tokenizer: PreTrainedTokenizerFast, max_length: int
-) -> Encoded:
+def _encode_token_classification(batch: Batch, reader: TextReader, names: Sequence[str]) -> Encoded:
     """The first piece of a word carries its tag, the other pieces and special tokens none.
 
-    A word the tokenizer makes nothing of (a lone control character) has no piece; its tag is
-    predicted as O by `decode.py`.
+    The tag of a word without a piece is predicted as O by `decode.py`.
     """
-    tokens = tokenizer(
-        batch["words"],
-        is_split_into_words=True,
-        truncation=True,
-        max_length=max_length,
-        return_attention_mask=False,
-    )
-    encoded: Encoded = dict(tokens)
-    encoded["labels"], encoded["word_ids"] = [], []
-    for index, tags in enumerate(batch["tags"]):
-        words = tokens.word_ids(index)
-        first = [
-            word if word is not None and word != previous else None
-            for previous, word in zip([None, *words], words, strict=False)
-        ]
-        encoded["labels"].append([IGNORED_LABEL if word is None else tags[word] for word in first])
-        encoded["word_ids"].append([-1 if word is None else word for word in first])
+    read = reader.words(batch["words"])
+    encoded = _inputs([encoding for encoding, _ in read], names)
+    encoded["word_ids"] = [words for _, words in read]
+    encoded["labels"] = [
+        [IGNORED_LABEL if word < 0 else tags[word] for word in words]
+        for words, tags in zip(encoded["word_ids"], batch["tags"], strict=True)
+    ]
     return _with_lengths(encoded, batch["row"])
 
 
@@ -296,8 +240,7 @@ class Collator:
         flat["attention_mask"] = [[1] * len(ids) for ids in flat["input_ids"]]
         if "labels" in rows[0] and isinstance(rows[0]["labels"], list):
             flat["labels"] = [row["labels"] for row in rows]
-        longest = max(map(len, flat["input_ids"]))
-        width = -(-longest // PAD_TO_MULTIPLE_OF) * PAD_TO_MULTIPLE_OF
+        width = padded_width([len(ids) for ids in flat["input_ids"]])
         batch = {
             name: torch.tensor([ids + [self.padding[name]] * (width - len(ids)) for ids in values])
             for name, values in flat.items()

@@ -177,7 +177,7 @@ def _write_rows(task: Task, source: Source, labels: Sequence[str] | None, folder
         with pa.OSFile(str(target / "rows.arrow"), "wb") as file, pa.ipc.new_stream(file, schema) as out:
             batch: list[dict[str, Any]] = []
             num_choices = 0  # of the first row; a batch cannot hold rows of different numbers
-            reading = tqdm(source.rows(), desc="Checking", unit=" rows", leave=False, delay=1)
+            reading = tqdm(source.rows(), desc="Checking", unit=" rows", leave=False, delay=1, disable=None)
             for number, raw in enumerate(reading):
                 report.num_read += 1
                 row = check_row(task.kind, raw, source.columns, ids)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from datasets import Dataset
 from numpy.typing import NDArray
+from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import EvalPrediction, PreTrainedModel, PreTrainedTokenizerFast
 
@@ -74,7 +75,12 @@ def score_model(
     batch_size: int = 64,
 ) -> Score:
     """Predict a split and score it, with intervals."""
-    predictions = split.judge(predict_logits(model, tokenizer, split.encoded, batch_size=batch_size))
+    return score_logits(split, predict_logits(model, tokenizer, split.encoded, batch_size=batch_size))
+
+
+def score_logits(split: EvaluationSplit, logits: Logits) -> Score:
+    """Score what a model said of a split, with intervals."""
+    predictions = split.judge(logits)
     metrics = {name: estimate(METRICS[name], predictions.outcomes) for name in split.task.metrics}
     return Score(metrics, predictions.details, predictions, len(split.rows))
 
@@ -84,19 +90,33 @@ def predict_logits(
 ) -> Logits:
     """Logits of every encoded row, in the model's own precision.
 
-    Not by Trainer: a process that has trained in bf16 keeps casting to it. Logits of tokens are
-    padded to the longest row.
+    Not by Trainer: a process that has trained in bf16 keeps casting to it.
     """
     device = default_device()
     model = model.to(device).eval()  # type: ignore[arg-type]  # transformers' decorator loses the type
+
+    def run(batch: Mapping[str, Tensor]) -> tuple[NDArray[np.float32], ...]:
+        with torch.inference_mode():
+            output = model(**{name: value.to(device) for name, value in batch.items()})
+        names = ("start_logits", "end_logits") if "start_logits" in output else ("logits",)
+        return tuple(output[name].float().cpu().numpy() for name in names)
+
+    return collect_logits(run, tokenizer, encoded, batch_size=batch_size)
+
+
+def collect_logits(
+    run: Callable[[Mapping[str, Tensor]], tuple[NDArray[np.float32], ...]],
+    tokenizer: PreTrainedTokenizerFast,
+    encoded: Dataset,
+    *,
+    batch_size: int,
+) -> Logits:
+    """Logits of every encoded row by whatever runs a batch; those of tokens are padded to the longest row."""
     collate = Collator(tokenizer)
     parts: list[tuple[NDArray[np.float32], ...]] = []
-    with torch.inference_mode():
-        for start in tqdm(range(0, len(encoded), batch_size), desc="Scoring", leave=False):
-            rows = [encoded[index] for index in range(start, min(start + batch_size, len(encoded)))]
-            output = model(**{name: value.to(device) for name, value in collate(rows).items()})
-            names = ("start_logits", "end_logits") if "start_logits" in output else ("logits",)
-            parts.append(tuple(output[name].float().cpu().numpy() for name in names))
+    for start in tqdm(range(0, len(encoded), batch_size), desc="Scoring", leave=False, disable=None):
+        rows = [encoded[index] for index in range(start, min(start + batch_size, len(encoded)))]
+        parts.append(run(collate(rows)))
     joined = tuple(_join(arrays) for arrays in zip(*parts, strict=True))
     return joined[0] if len(joined) == 1 else joined
 

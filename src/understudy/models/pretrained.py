@@ -13,9 +13,9 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
-from understudy.data.encode import PAD_TO_MULTIPLE_OF
 from understudy.data.labels import check_labels, named_labels
 from understudy.data.tasks import Task
+from understudy.data.tokens import PAD_TO_MULTIPLE_OF
 from understudy.errors import ModelError
 
 logger = logging.getLogger(__name__)
@@ -81,16 +81,22 @@ def check_max_length(
     config: Any, tokenizer: PreTrainedTokenizerFast, max_length: int, *, key: str = "data.max_length"
 ) -> None:
     """Refuse a length the position embeddings cannot hold once a batch is padded."""
-    positions = getattr(config, "max_position_embeddings", None) or max_length
-    if config.model_type in _POSITIONS_AFTER_PADDING:
-        positions -= config.pad_token_id + 1
-    limit = min(tokenizer.model_max_length, positions)
+    longest = tokenizer.model_max_length
+    limit = min(longest, positions_of(config) or longest)
     limit -= limit % PAD_TO_MULTIPLE_OF
     if max_length > limit:
         raise ModelError(
             f"{key} is {max_length}, and the model reads at most {limit} tokens. Use "
             f"--set {key}={limit} or less."
         )
+
+
+def positions_of(config: Any) -> int | None:
+    """How many tokens a model can tell the places of; None where nothing limits them."""
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions and config.model_type in _POSITIONS_AFTER_PADDING:
+        return int(positions - config.pad_token_id - 1)
+    return positions
 
 
 def has_head_for(config: Any, task: Task) -> bool:

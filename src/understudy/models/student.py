@@ -96,8 +96,13 @@ def student_settings(name: str) -> dict[str, Any]:
     start = parse_student(name)
     if "shape" not in start:
         return {"student": start}
-    # In place of the recipe's sizes, and not below them.
-    return dict.fromkeys(f"student.{name}" for name in ("model", *SIZES)) | {"student.shape": start["shape"]}
+    return {"student.model": None, "student.shape": start["shape"]}
+
+
+def place_shape(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings in which a shape stands in place of the recipe's sizes, and not below them."""
+    sizes = [f"student.{name}" for name in SIZES] if "student.shape" in settings else []
+    return {**dict.fromkeys(sizes), **settings}
 
 
 def load_student(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -35,6 +36,10 @@ class IntermediateSettings(BaseModel):
     training: dict[str, Any] = {}
     """transformers' TrainingArguments by its own names."""
 
+    def choices(self) -> list[Self]:
+        """As of a stage that is searched: this one is trained once."""
+        return [self]
+
 
 class GeneralSettings(IntermediateSettings):
     """TinyBERT's general distillation: the same losses on general text."""
@@ -65,6 +70,14 @@ class TrialSettings(BaseModel):
         training = {key: value for key, value in values.items() if key not in own}
         merged = {**self.model_dump(), **own, "training": {**self.training, **training}}
         return type(self).model_validate(merged)
+
+    def choices(self) -> list[Self]:
+        """These settings with every combination of the values to try, and nothing left to search."""
+        combinations = itertools.product(*self.search.values())
+        return [
+            self.choose({"search": {}, **dict(zip(self.search, values, strict=True))})
+            for values in combinations
+        ]
 
 
 class PredictionSettings(TrialSettings):

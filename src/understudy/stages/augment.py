@@ -118,7 +118,9 @@ def augment_from_recipe(
     else:
         arguments = (recipe.to_yaml(), ROWS_PER_SHARD, folder)
         made = run_jobs("ray", workers, missing, make_shard_job, *arguments)
-    for _ in tqdm(made, desc="Augmenting", unit=" shards", total=len(missing), disable=not missing):
+    for _ in tqdm(
+        made, desc="Augmenting", unit=" shards", total=len(missing), disable=None if missing else True
+    ):
         pass
     files = [shard_path(folder, number) for number in numbers]
     counts = sum((shard_counts(file) for file in files), Counter())

@@ -138,35 +138,23 @@ def corpus_from_recipe(
     bounds = [(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
     train_files = [_shard(output_dir, TRAIN, number) for number in range(len(pieces))]
     _run("Writing", engine, workers, train_files, make_block_job, recipe.to_yaml(), bounds, *arguments[1:])
-    counts = {part: _counts(output_dir, part, len(pieces)) for part in (TRAIN, HELD_OUT)}
     unreadable = int((~everything.any(axis=1)).sum())
     if unreadable:
         logger.warning("%d documents were left out: empty, or not to be read.", unreadable)
+    shards = [_shard(output_dir, part, number) for part in _PARTS for number in range(len(pieces))]
+    written = {f"{file.parent.name}/{file.name}": _describe(file) for file in shards}
     content = {
         "stage": "corpus",
         "corpus": {
             "documents": len(everything),
             "unreadable": unreadable,
             "duplicates": len(everything) - unreadable - int(keep.sum()),
-            **{
-                name: {part: sum(one[name] for one in counts[part].values()) for part in counts}
-                for name in ("documents_kept", "blocks", "tokens")
-            },
+            **_sums(written),
             "max_length": settings.max_length,
-            "bytes": sum((output_dir / name).stat().st_size for part in counts.values() for name in part),
         },
         # Since the last start, where the run was interrupted.
         "seconds": round(time.perf_counter() - started, 1),
-        "files": {
-            name: {
-                "blocks": one["blocks"],
-                "tokens": one["tokens"],
-                "bytes": (output_dir / name).stat().st_size,
-                "hash": hash_file(output_dir / name),
-            }
-            for part in counts.values()
-            for name, one in part.items()
-        },
+        "files": written,
         "seed": recipe.seed,
         "hashes": {
             "documents": hashlib.sha256(everything.tobytes()).hexdigest(),
@@ -179,6 +167,8 @@ def corpus_from_recipe(
     return StageResult(output_dir, content)
 
 
+_PARTS = (TRAIN, HELD_OUT)
+_COUNTED = ("documents_kept", "blocks", "tokens")
 _KEEP = "keep.npy"
 _LOOK_AT = 1_000  # documents, before anything is written
 
@@ -211,7 +201,7 @@ def _run(
     if len(missing) < len(files):
         logger.warning("%s: %d of %d are done already.", title, len(files) - len(missing), len(files))
     done = run_jobs(engine, workers, missing, make_job, *arguments)
-    for _ in tqdm(done, desc=title, unit=" shards", total=len(missing), disable=not missing):
+    for _ in tqdm(done, desc=title, unit=" shards", total=len(missing), disable=None if missing else True):
         pass
 
 
@@ -258,9 +248,21 @@ def _shard(output_dir: Path, part: str, number: int) -> Path:
     return output_dir / part / f"part-{number:06d}.arrow"
 
 
-def _counts(output_dir: Path, part: str, num_pieces: int) -> dict[str, Counter[str]]:
-    files = [_shard(output_dir, part, number) for number in range(num_pieces)]
-    return {f"{part}/{file.name}": block_counts(file) for file in files}
+def _describe(file: Path) -> dict[str, Any]:
+    """A shard in result.json."""
+    counts = block_counts(file)
+    return {name: counts[name] for name in _COUNTED} | {"bytes": file.stat().st_size, "hash": hash_file(file)}
+
+
+def _sums(files: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Counts of all shards by part, and their bytes."""
+    counts = {
+        name: {
+            part: sum(one[name] for file, one in files.items() if file.startswith(part)) for part in _PARTS
+        }
+        for name in _COUNTED
+    }
+    return {**counts, "bytes": sum(one["bytes"] for one in files.values())}
 
 
 def _save(path: Path, array: NDArray[Any]) -> None:

@@ -13,7 +13,7 @@ from understudy.evaluation.compare import compare
 from understudy.evaluation.score import score_model
 from understudy.files import hash_file
 from understudy.models.pretrained import load_model
-from understudy.models.student import SIZES, check_start, student_settings
+from understudy.models.student import check_start, place_shape, student_settings
 from understudy.recipe.distillation import Method
 from understudy.recipe.load import build_recipe, load_recipe, parse_settings, what_is_given
 from understudy.recipe.recipe import Recipe
@@ -26,6 +26,7 @@ from understudy.stages.result import (
     check_output,
     data_content,
     hash_model,
+    hash_start,
     refuse_augment,
     resolve_paths,
     saved_recipe,
@@ -119,8 +120,7 @@ def distill_recipe(
             given |= start
         else:
             settings = start | settings
-    if "student.shape" in settings:  # in place of the recipe's sizes, and not below them
-        settings = dict.fromkeys(f"student.{name}" for name in SIZES) | settings
+    settings = place_shape(settings)
     saved = saved_recipe(teacher) if teacher is not None else None
     known = load_recipe(saved) if saved is not None else None
     if known is not None and task is None and recipe is None:
@@ -161,9 +161,7 @@ def distill_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
         hashes["teacher"] = hash_model(recipe.teacher)
     elif predictions is not None and Path(predictions).is_file():  # another is refused in a moment
         hashes["predictions"] = hash_file(Path(predictions))
-    for name in (recipe.student.model, recipe.student.source):
-        if name is not None:
-            hashes["student"] = hash_model(name)
+    hashes |= hash_start(recipe)
     run = Run(recipe, prepared, output_dir, hashes.get("teacher"))
     preflight(run)
     with arguments.main_process_first(desc="preparing the output folder"):

@@ -75,7 +75,7 @@ def evaluate(
     announce(loaded)
     # Everything that can be wrong with either model shows before the first one is run.
     names = [str(model)] + ([str(against)] if against is not None else [])
-    models = [_load(name, run, loaded) for name in names]
+    models = [load_to_score(name, run, loaded) for name in names]
     scores, *others = [_score(*pair, run, loaded, batch_size) for pair in models]
     content: dict[str, Any] = {
         "stage": "evaluate",
@@ -136,7 +136,8 @@ def _refuse_unfinished(model: str | Path) -> None:
         raise OutputError(f"{model} holds an unfinished run. Run its command again: it continues.")
 
 
-def _load(model: str, run: Recipe, data: TaskData) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+def load_to_score(model: str, run: Recipe, data: TaskData) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """A finished model that fits the data, and its tokenizer."""
     _refuse_unfinished(model)
     config = load_config(model)
     tokenizer = load_tokenizer(model, run.task_row)

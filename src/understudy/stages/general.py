@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,15 @@ from torch import Tensor
 from transformers import PreTrainedModel, TrainingArguments, set_seed
 
 from understudy.data.corpus import HELD_OUT, TRAIN, open_corpus
-from understudy.data.encode import ENCODER_INPUTS, Collator
 from understudy.errors import DataError, ModelError, RecipeError
 from understudy.models.pretrained import check_max_length, hash_tokenizer, load_encoder, load_tokenizer
-from understudy.models.student import base_config, check_start, load_student, student_settings
+from understudy.models.student import (
+    base_config,
+    check_start,
+    load_student,
+    place_shape,
+    student_settings,
+)
 from understudy.models.teacher import freeze
 from understudy.recipe.distillation import GeneralSettings
 from understudy.recipe.load import load_recipe, parse_settings, what_is_given
@@ -31,16 +36,17 @@ from understudy.stages.result import (
     StageResult,
     check_output,
     hash_model,
+    hash_start,
     resolve_paths,
     start_output,
     versions,
     write_result,
 )
 from understudy.stages.training import (
-    SAMPLE_BATCH,
     SAMPLE_ROWS,
     choose_attention,
     remove_checkpoints,
+    sample_batches,
     whole_batch,
 )
 from understudy.training.arguments import build_arguments
@@ -81,7 +87,7 @@ def general(
     given: dict[str, Any] = what_is_given({"teacher": teacher, "general.corpus": corpus})
     if student is not None:
         given |= student_settings(student)
-    built = load_recipe(recipe or "general-tinybert", given | parse_settings(settings))
+    built = load_recipe(recipe or "general-tinybert", place_shape(given | parse_settings(settings)))
     return general_from_recipe(built, Path(output_dir), overwrite=overwrite)
 
 
@@ -110,9 +116,7 @@ def general_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
         "teacher": hash_model(str(recipe.teacher)),
         "corpus": hashlib.sha256(json.dumps(corpus["files"]).encode()).hexdigest(),
     }
-    for name in (recipe.student.model, recipe.student.source):
-        if name is not None:
-            hashes["student"] = hash_model(name)
+    hashes |= hash_start(recipe)
     with arguments.main_process_first(desc="preparing the output folder"):
         if arguments.should_save:
             start_output(output_dir, recipe, hashes, overwrite=overwrite)
@@ -203,7 +207,16 @@ def prepare_general(recipe: Recipe, output_dir: Path) -> GeneralRun:
     seed = arguments.seed if arguments.data_seed is None else arguments.data_seed
     rows = LayerRows(tokenizer, EndlessRows(blocks[TRAIN], num_read, seed), blocks[HELD_OUT])
     set_seed(arguments.seed)
-    student, channels = _start_student(recipe, rows, arguments)
+    sample = range(min(SAMPLE_ROWS, len(rows.train)))
+    student, channels = load_student(
+        recipe.student,
+        recipe.reader,
+        None,
+        None,
+        sample=lambda: sample_batches(tokenizer, rows.train, sample),
+        dropout=recipe.dropout,
+        attention=choose_attention(recipe, arguments),
+    )
     try:
         check_max_length(student.config, tokenizer, corpus["corpus"]["max_length"], key="corpus.max_length")
     except ModelError as error:
@@ -229,29 +242,6 @@ def learn_general(run: GeneralRun, output_dir: Path) -> dict[str, Any]:
         saved_config=base_config(run.recipe.student, str(run.recipe.teacher)),
         load_saved=load_encoder,
         num_epochs=run.num_epochs,
-    )
-
-
-def _start_student(
-    recipe: Recipe, rows: LayerRows, arguments: TrainingArguments
-) -> tuple[PreTrainedModel, Tensor | None]:
-    """The student as a recipe starts it, and the teacher's channels that its channels were cut from."""
-
-    def sample() -> Iterator[dict[str, Tensor]]:
-        collate = Collator(rows.tokenizer)
-        places = range(min(SAMPLE_ROWS, len(rows.train)))
-        for start in range(0, len(places), SAMPLE_BATCH):
-            batch = collate([rows.train[place] for place in places[start : start + SAMPLE_BATCH]])
-            yield {name: batch[name] for name in batch if name in ENCODER_INPUTS}
-
-    return load_student(
-        recipe.student,
-        recipe.reader,
-        None,
-        None,
-        sample=sample,
-        dropout=recipe.dropout,
-        attention=choose_attention(recipe, arguments),
     )
 
 

@@ -171,7 +171,8 @@ def held_out_losses(
     model.to(device).eval()
     sums: dict[str, float] = {}
     with torch.no_grad():
-        for start in tqdm(range(0, len(chosen), _HELD_OUT_BATCH), desc="Held-out losses", leave=False):
+        starts = range(0, len(chosen), _HELD_OUT_BATCH)
+        for start in tqdm(starts, desc="Held-out losses", leave=False, disable=None):
             batch = collate([rows.held_out[index] for index in chosen[start : start + _HELD_OUT_BATCH]])
             batch = {name: value.to(device) for name, value in batch.items()}
             for name, loss_B in terms(model, batch).items():

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from datasets import Dataset
@@ -74,9 +72,10 @@ def preflight(run: Run) -> None:
     recipe = run.recipe
     arguments = build_arguments(main_block(recipe).training, run.output_dir)
     for name in STAGES:
-        for training in _trainings(getattr(recipe, name)):
+        block: TrialSettings | IntermediateSettings | None = getattr(recipe, name)
+        for choice in block.choices() if block is not None else ():
             try:
-                build_arguments(choose_on_dev(training, run.prepared.task), run.output_dir)
+                build_arguments(choose_on_dev(choice.training, run.prepared.task), run.output_dir)
             except RecipeError as error:
                 raise RecipeError(f"{name}.{error}") from None
     student, channels = start_student(recipe, run.prepared, arguments, sample_rows=1)
@@ -101,15 +100,6 @@ def _describe_student(recipe: Recipe, student: PreTrainedModel) -> str:
         chosen = settings.layers or "spaced"
         return f"{size} parameters, cut from {settings.source or recipe.reader} (layers: {chosen})"
     return f"{size} parameters, " + (f"from {settings.model}" if settings.model else "from random weights")
-
-
-def _trainings(block: TrialSettings | IntermediateSettings | None) -> Iterator[dict[str, Any]]:
-    """Every combination of TrainingArguments that a block will be trained with."""
-    if isinstance(block, TrialSettings):
-        for values in itertools.product(*block.search.values()):
-            yield block.choose(dict(zip(block.search, values, strict=True))).training
-    elif block is not None:
-        yield block.training
 
 
 def teach(run: Run) -> str:

@@ -177,6 +177,12 @@ def hash_model(model: str) -> str:
     return digest.hexdigest()
 
 
+def hash_start(recipe: Recipe) -> dict[str, str]:
+    """The hash of what a student is started from, where that is a model of its own."""
+    name = recipe.student.model or recipe.student.source
+    return {"student": hash_model(name)} if name is not None else {}
+
+
 def refuse_augment(recipe: Recipe) -> None:
     """A stage that trains does not augment."""
     if recipe.augment is not None:

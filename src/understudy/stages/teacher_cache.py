@@ -88,7 +88,8 @@ def add_teacher_answers(
     if missing:
         teacher = load_teacher().to(arguments.device)  # type: ignore[arg-type]  # transformers' decorator
         total = sum(shard.stop - shard.start for shard in missing)
-        with tqdm(total=total, desc="Teacher", unit=" rows", disable=not arguments.should_save) as bar:
+        hidden = None if arguments.should_save else True
+        with tqdm(total=total, desc="Teacher", unit=" rows", disable=hidden) as bar:
             for shard, files in missing.items():
                 rows = encoded.select(range(shard.start, shard.stop))
                 _fill(shard, files, rows, kind, teacher, tokenizer, arguments, layers, bar)

@@ -71,7 +71,7 @@ def prepare(recipe: Recipe, model: str, arguments: TrainingArguments) -> Prepare
 
 # Texts by which a narrower student is cut, and how many of them at a time.
 SAMPLE_ROWS = 512
-SAMPLE_BATCH = 32
+_SAMPLE_BATCH = 32
 
 
 def start_student(
@@ -79,23 +79,25 @@ def start_student(
 ) -> tuple[PreTrainedModel, Tensor | None]:
     """The student as a recipe starts it, its weights drawn from torch's random state where they are new,
     and the teacher's channels that its channels were cut from."""
+    chosen = np.random.default_rng(recipe.seed).permutation(len(prepared.train))[:sample_rows].tolist()
     return load_student(
         recipe.student,
         recipe.reader,
         prepared.task,
         prepared.data.labels,
-        sample=lambda: _sample(prepared, recipe.seed, sample_rows),
+        sample=lambda: sample_batches(prepared.tokenizer, prepared.train, chosen),
         dropout=recipe.dropout,
         attention=choose_attention(recipe, arguments),
     )
 
 
-def _sample(prepared: Prepared, seed: int, num_rows: int) -> Iterator[dict[str, Tensor]]:
-    """Some of the training rows as batches of the encoder's inputs; a question's choices are texts."""
-    collate = Collator(prepared.tokenizer)
-    chosen = np.random.default_rng(seed).permutation(len(prepared.train))[:num_rows].tolist()
-    for start in range(0, len(chosen), SAMPLE_BATCH):
-        batch = collate([prepared.train[index] for index in chosen[start : start + SAMPLE_BATCH]])
+def sample_batches(
+    tokenizer: PreTrainedTokenizerFast, rows: Any, places: Sequence[int]
+) -> Iterator[dict[str, Tensor]]:
+    """Some rows as batches of the encoder's inputs; a question's choices are texts."""
+    collate = Collator(tokenizer)
+    for start in range(0, len(places), _SAMPLE_BATCH):
+        batch = collate([rows[place] for place in places[start : start + _SAMPLE_BATCH]])
         yield {name: batch[name].flatten(0, -2) for name in batch if name in ENCODER_INPUTS}
 
 

@@ -1,0 +1,139 @@
+"""An artifact's folder, and the artifact.json that says what is in it. Reading it needs no torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from understudy.data.tasks import KINDS, KindName
+from understudy.errors import ModelError
+from understudy.files import hash_file, write_atomically
+
+ARTIFACT = "artifact.json"
+TOKENIZER = "tokenizer.json"
+# Raised where a reader of the number before would go wrong.
+FORMAT = 1
+_NAMED_LABELS = ("classification", "token-classification")
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """One form of a student's weights.
+
+    Attributes:
+        engine: `onnxruntime` or `openvino`.
+        file: from the artifact's folder; of OpenVINO the `.xml`, whose `.bin` lies beside it.
+        bytes: of all its files.
+        scores: on the development sets, with intervals: split to metric to figure.
+        kept_in_fp32: parts that are not quantised, since the score would have fallen.
+    """
+
+    engine: str
+    file: str
+    bytes: int
+    scores: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    kept_in_fp32: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What artifact.json says.
+
+    Attributes:
+        fields: of a row: `text`, `text_pair`; `question`, `context` …
+        labels: in the order of the logits; None where there are no names.
+        unanswerable: whether a question may have no answer.
+        max_length, stride, truncation_side: see `TextReader`.
+        padding: each input of the model but the mask, and what fills it up.
+        inputs, outputs: of the models, in their order.
+        models: by name; `int8`, `fp32` …
+        default: the one that is used where none is named.
+        files: every file that a prediction needs, with its SHA-256.
+        details: figures of the export that nothing but people read.
+    """
+
+    task: str
+    kind: KindName
+    fields: Sequence[str]
+    labels: Sequence[str] | None
+    unanswerable: bool
+    max_length: int
+    stride: int | None
+    truncation_side: str
+    padding: Mapping[str, int]
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    models: Mapping[str, ExportedModel]
+    default: str
+    parameters: int
+    files: Mapping[str, str]
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def choose(self, model: str | None) -> ExportedModel:
+        """A model by its name, or the default."""
+        if model is not None and model not in self.models:
+            raise ModelError(f"the artifact has {', '.join(self.models)}; got {model!r}.")
+        return self.models[model or self.default]
+
+
+def write_artifact(folder: Path, artifact: Artifact) -> dict[str, Any]:
+    """artifact.json: its presence says that the export is finished."""
+    content = {"format": FORMAT, **asdict(artifact)}
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    write_atomically(folder / ARTIFACT, text + "\n")
+    written: dict[str, Any] = json.loads(text)
+    return written
+
+
+def read_artifact(folder: Path) -> Artifact:
+    """What a folder's artifact.json says, checked."""
+    file = folder / ARTIFACT
+    if not file.is_file():
+        raise ModelError(
+            f"{folder} is no artifact: it has no {ARTIFACT}. Make one of a student: understudy export "
+            f"{folder} --output-dir ARTIFACT"
+        )
+    try:
+        content = json.loads(file.read_text("utf-8"))
+    except ValueError as error:
+        raise ModelError(f"{file} is not JSON: {error}. Export the student again.") from None
+    found = content.pop("format", None) if isinstance(content, dict) else None
+    if found != FORMAT:
+        raise ModelError(
+            f"{file}: the format must be {FORMAT}; got {found!r}. Export the student again, or use the "
+            "understudy that wrote it."
+        )
+    try:
+        models = {name: ExportedModel(**model) for name, model in content.pop("models").items()}
+        artifact = Artifact(models=models, **content)
+    except (TypeError, KeyError, AttributeError) as error:
+        known = ", ".join(one.name for one in fields(Artifact))
+        raise ModelError(f"{file} must have {known}: {error}. Export the student again.") from None
+    _check(file, artifact)
+    return artifact
+
+
+def _check(file: Path, artifact: Artifact) -> None:
+    if artifact.kind not in KINDS:
+        raise ModelError(f"{file}: kind must be one of {', '.join(KINDS)}; got {artifact.kind!r}.")
+    if artifact.kind in _NAMED_LABELS and not artifact.labels:
+        raise ModelError(f"{file} must have the labels of a {artifact.kind} model. Export the student again.")
+    if artifact.default not in artifact.models:
+        raise ModelError(f"{file}: default must be one of {', '.join(artifact.models)}.")
+
+
+def checked_file(folder: Path, artifact: Artifact, name: str) -> Path:
+    """A file of an artifact's, refused where it is not the one that was exported."""
+    path = folder / name
+    if not path.is_file():
+        raise ModelError(f"{path} is missing. Copy the whole artifact, or export the student again.")
+    expected, found = artifact.files.get(name), hash_file(path)
+    if found != expected:
+        raise ModelError(
+            f"{path} is not the file that was exported: its SHA-256 is {found[:12]}…, and {ARTIFACT} says "
+            f"{str(expected)[:12]}…. Copy the artifact again; it may have been cut short."
+        )
+    return path

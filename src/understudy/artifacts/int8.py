@@ -1,0 +1,66 @@
+"""An ONNX file's weights in 8 bits, by parts: the embeddings, each layer, the head."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnxruntime.quantization import QuantType, quantize_dynamic
+
+from understudy.artifacts.onnx import SCOPES
+
+# Products with weights, and embeddings. (Gemm becomes MatMul on the way.)
+_QUANTIZED = ("MatMul", "Gemm", "Gather")
+_LAYER = re.compile(r"\.(?:layers?|albert_layers)\.(\d+)(?:\.|$)")
+EMBEDDINGS, HEAD = "embeddings", "head"
+
+
+def parts_of(file: Path) -> dict[str, list[str]]:
+    """The parts that can be quantised, each with the names of its nodes."""
+    model = onnx.load(file)
+    weights = {one.name for one in model.graph.initializer}
+    parts: dict[str, list[str]] = {}
+    for node in model.graph.node:
+        weight = node.input[0] if node.op_type == "Gather" else node.input[-1]
+        if node.op_type == "Gemm":
+            weight = node.input[1]
+        if node.op_type in _QUANTIZED and weight in weights:
+            parts.setdefault(_part(node), []).append(node.name)
+    return parts
+
+
+def _part(node: Any) -> str:
+    """Where a node stands in the model, by the names of its modules that the exporter leaves."""
+    scopes = next((one.value for one in node.metadata_props if one.key == SCOPES), "")
+    found = _LAYER.search(scopes.replace("'", "."))
+    if found:
+        return f"layer {int(found[1]) + 1}"
+    return EMBEDDINGS if "embedding" in scopes else HEAD
+
+
+def quantize(source: Path, target: Path, *, keep: Collection[str] = ()) -> None:
+    """Quantise an ONNX file's weights; activations are quantised as they come, tensor by tensor.
+
+    Args:
+        keep: parts that stay as they are.
+    """
+    kept = [name for part, names in parts_of(source).items() if part in keep for name in names]
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.ERROR)  # it recommends a preparation that such a graph does not need
+    try:
+        quantize_dynamic(
+            source,
+            target,
+            op_types_to_quantize=["MatMul", "Gather"],
+            weight_type=QuantType.QInt8,
+            per_channel=True,
+            # A Gemm has another name once it is a MatMul.
+            nodes_to_exclude=[*kept, *(f"{name}_MatMul" for name in kept)],
+        )
+    finally:
+        root.setLevel(level)

@@ -1,0 +1,56 @@
+"""`understudy bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from understudy.cli.options import JsonOption
+
+
+def bench_command(
+    models: Annotated[
+        list[str],
+        typer.Argument(help="Model folders and artifacts; the first is the measure.", show_default=False),
+    ],
+    batch: Annotated[str, typer.Option("--batch", help="Texts of a pass.")] = "1,32",
+    lengths: Annotated[str, typer.Option("--lengths", help="Tokens of a text.")] = "16,64,128",
+    threads: Annotated[str, typer.Option("--threads", help="Of a pass.")] = "1",
+    output_dir: Annotated[
+        Path | None, typer.Option("--output-dir", help="Gets result.json and a picture.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Speed, memory and size, side by side in one run.
+
+    `understudy bench teachers/sst2 artifacts/sst2:int8 --threads 1,2`
+
+    A folder runs in torch; an artifact in each of its forms, or in the one behind the colon. All are timed in
+    turns, so that what else the machine does hits all alike. Figures of another run are not compared.
+    """
+    from understudy.cli.console import people_on_stderr, print_bench, print_json
+    from understudy.stages.bench import bench
+
+    numbers = [_numbers(text, name) for text, name in ((batch, "--batch"), (lengths, "--lengths"))]
+    with people_on_stderr():
+        result = bench(
+            models,
+            batches=numbers[0],
+            lengths=numbers[1],
+            threads=_numbers(threads, "--threads"),
+            output_dir=output_dir,
+        )
+        print_bench(result)
+    if as_json:
+        print_json(result)
+
+
+def _numbers(text: str, name: str) -> list[int]:
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+        raise typer.BadParameter(
+            f"{name} must be whole numbers with commas between, e.g. 1,32; got {text!r}."
+        )
+    return [int(part) for part in parts]

@@ -1,0 +1,125 @@
+"""`understudy predict`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from understudy.errors import DataError
+
+
+def predict_command(
+    artifact: Annotated[Path, typer.Argument(help="Folder that export wrote.", show_default=False)],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(help="For pairs and questions two belong together.", show_default=False),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", help="CSV, TSV or JSON lines with the fields; else a text a line."),
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="fp32, int8 …; the default is int8.")] = None,
+    threads: Annotated[int | None, typer.Option("--threads", min=1)] = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 32,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+) -> None:
+    """Label text from the shell, by an exported student. Starts without torch.
+
+    `understudy predict artifacts/sst2 "a fine film" "a film one would rather forget"`
+
+    `understudy predict artifacts/mrpc "A cat sleeps." "There is a sleeping cat."`
+
+    `cat reviews.txt | understudy predict artifacts/sst2 --json > labels.jsonl`
+
+    A line of a pipe or of a text file is a text; for more than one field they stand with tabs between, or as
+    a JSON object.
+    """
+    from understudy.serve import Predictor
+
+    predictor = Predictor(artifact, model=model, threads=threads)
+    fields = predictor.artifact.fields
+    if texts and file is not None:
+        raise DataError("give texts or --file, not both.")
+    rows: Iterable[Any]
+    if texts:
+        rows = list(_grouped(texts, fields))
+    elif file is not None:
+        rows = _read(file, fields)
+    elif sys.stdin.isatty():
+        raise DataError("give texts, --file, or a pipe: understudy predict ARTIFACT 'a text'")
+    else:
+        rows = (_line(line, fields) for line in _decode(sys.stdin.buffer))
+    for answer in predictor.stream(rows, batch_size=batch_size):
+        print(json.dumps(answer, ensure_ascii=False) if as_json else _plain(answer))
+
+
+def _decode(lines: Iterable[bytes]) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
+        try:
+            yield line.decode()
+        except UnicodeDecodeError as error:
+            raise DataError(f"line {number} is not UTF-8: {error}. Convert it, e.g. with iconv.") from None
+
+
+def _grouped(texts: list[str], fields: Any) -> Iterator[Any]:
+    if "choices" in fields:
+        yield tuple(texts)
+        return
+    size = len(fields)
+    if len(texts) % size:
+        raise DataError(f"{size} texts belong together ({', '.join(fields)}); got {len(texts)}.")
+    for start in range(0, len(texts), size):
+        yield texts[start] if size == 1 else tuple(texts[start : start + size])
+
+
+def _read(file: Path, fields: Any) -> Iterator[Any]:
+    """Rows of a file, one by one."""
+    try:
+        if file.suffix not in (".csv", ".tsv"):
+            with file.open("rb") as lines:
+                yield from (_line(line, fields) for line in _decode(lines))
+        else:
+            with file.open(encoding="utf-8", newline="") as lines:
+                table = csv.DictReader(lines, delimiter="\t" if file.suffix == ".tsv" else ",")
+                missing = [name for name in fields if name not in (table.fieldnames or ())]
+                if missing:
+                    raise DataError(
+                        f"{file} must have the columns {', '.join(fields)}; it has "
+                        f"{', '.join(table.fieldnames or ['none'])}."
+                    )
+                for row in table:
+                    yield {name: row[name] for name in fields}
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{file} cannot be read: {error}") from None
+
+
+def _line(line: str, fields: Any) -> Any:
+    line = line.rstrip("\r\n")
+    if line.startswith("{"):
+        try:
+            return json.loads(line)
+        except ValueError:
+            pass  # a text may begin with a brace
+    if len(fields) == 1:
+        return line
+    return tuple(line.split("\t"))
+
+
+def _plain(answer: dict[str, Any]) -> str:
+    """For people: what was found, and how sure it is, with tabs between."""
+    if "label" in answer:
+        return f"{answer['label']}\t{answer['probabilities'][answer['label']]:.3f}"
+    if "entities" in answer:
+        found = [f"{one['text']} [{one['type']} {one['probability']:.3f}]" for one in answer["entities"]]
+        return "\t".join(found)
+    if "answer" in answer:
+        return f"{answer['answer']}\t{answer['start']}\t{answer['end']}"
+    if "choice" in answer:
+        return f"{answer['choice']}\t{answer['probabilities'][answer['choice']]:.3f}"
+    return f"{answer['score']:.3f}"

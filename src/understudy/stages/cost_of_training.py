@@ -1,0 +1,310 @@
+"""What training costs: the real thing run for a while on a sample, and counted up."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import TrainingArguments
+
+from understudy.data.corpus import TRAIN
+from understudy.data.load import CACHE_VARIABLE
+from understudy.errors import RecipeError
+from understudy.models.flop import forward_flop
+from understudy.models.layer_map import layer_map
+from understudy.models.pretrained import load_config
+from understudy.recipe.distillation import IntermediateSettings
+from understudy.recipe.recipe import STAGES, Recipe
+from understudy.stages.cost import Cost, Part
+from understudy.stages.finetune import make_trainer, start_model
+from understudy.stages.general import learn_general, prepare_general
+from understudy.stages.intermediate import distill_intermediate
+from understudy.stages.methods import Run, main_block, preflight, teach, with_answers
+from understudy.stages.result import INTERMEDIATE, RESULT, hash_model
+from understudy.stages.teacher_cache import autocast_dtype
+from understudy.stages.training import (
+    Prepared,
+    choose_on_dev,
+    prepare,
+    start_student,
+    train_to_the_end,
+    whole_batch,
+)
+from understudy.training.arguments import build_arguments
+
+_BYTES_OF_A_PARAMETER = {"weights": 4, "checkpoint": 12, "training": 16}  # fp32; Adam keeps two more
+_FEWEST_STEPS = 4
+
+
+def _short(training: Mapping[str, Any], steps: int) -> dict[str, Any]:
+    """A training block for so many steps and nothing beside them."""
+    quiet = {"save_strategy": "no", "eval_strategy": "no", "report_to": "none", "disable_tqdm": True}
+    left_out = ("load_best_model_at_end", "eval_steps", "save_steps", "num_train_epochs")
+    kept = {name: value for name, value in training.items() if name not in left_out}
+    return {**kept, **quiet, "max_steps": steps}
+
+
+def _time_steps(run: Callable[[int], float], seconds: float) -> tuple[int, float]:
+    """Run a few steps, and then as many as fill the time; how many, and the seconds they took."""
+    steps, taken = _FEWEST_STEPS, run(_FEWEST_STEPS)
+    assert taken > 0
+    wanted = math.ceil(seconds * steps / taken)
+    return (wanted, run(wanted)) if wanted > steps else (steps, taken)
+
+
+def _num_steps(arguments: TrainingArguments, num_rows: int) -> int:
+    """Of an ordinary training run."""
+    if arguments.max_steps > 0:
+        return int(arguments.max_steps)
+    per_process = arguments.train_batch_size * arguments.world_size
+    an_epoch = math.ceil(math.ceil(num_rows / per_process) / arguments.gradient_accumulation_steps)
+    steps: int = math.ceil(an_epoch * arguments.num_train_epochs)
+    return steps
+
+
+def _is_half(arguments: TrainingArguments) -> bool:
+    return autocast_dtype(arguments) != torch.float32
+
+
+def _checkpoints(parameters: int, arguments: TrainingArguments) -> float:
+    """The most bytes that checkpoints take: those that are kept, and the one being written."""
+    if arguments.save_strategy == "no":
+        return 0.0
+    kept = arguments.save_total_limit
+    if kept is None:  # all of them, of a run by steps
+        kept = max(1, int(arguments.max_steps // max(1, arguments.save_steps)))
+    return (1 + kept) * parameters * _BYTES_OF_A_PARAMETER["checkpoint"]
+
+
+def _training_disk(parameters: int, arguments: TrainingArguments) -> dict[str, float]:
+    done = parameters * _BYTES_OF_A_PARAMETER["weights"]
+    return {"at most": done + _checkpoints(parameters, arguments), "when done": done}
+
+
+def cost_of_general(recipe: Recipe, folder: Path, seconds: float) -> Cost:
+    """General distillation on a corpus."""
+    run = prepare_general(recipe, folder)
+    assert recipe.general is not None
+    settings = recipe.general
+    tokens = run.corpus["corpus"]["tokens"][TRAIN] * run.num_epochs
+    length = tokens / len(run.rows.train)
+
+    def learn(steps: int) -> float:
+        short = settings.model_copy(update={"training": _short(settings.training, steps)})
+        small = prepare_general(recipe.model_copy(update={"general": short}), folder)
+        rows = dataclasses.replace(small.rows, held_out=())
+        learnt = learn_general(dataclasses.replace(small, rows=rows), folder)
+        return float(learnt["seconds"]["training"])
+
+    steps, taken = _time_steps(learn, seconds)
+    each = taken / steps
+    flop = _layer_flop(settings, run.student.config, run.teacher.config, length)
+    part = Part("general", run.arguments.max_steps, tokens, tokens * flop, each * run.arguments.max_steps)
+    parameters = run.student.num_parameters()
+    weights = parameters * _BYTES_OF_A_PARAMETER["training"] + run.teacher.num_parameters() * 4
+    return Cost([part], _training_disk(parameters, run.arguments), weights, _is_half(run.arguments))
+
+
+def _layer_flop(settings: IntermediateSettings, student: Any, teacher: Any, length: float) -> float:
+    """Of a token: the teacher as deep as it is run, and the student forward and backward."""
+    taught = layer_map(settings.layer_map, student.num_hidden_layers, teacher.num_hidden_layers)
+    depth = min(max(taught) + 1, teacher.num_hidden_layers)
+    return forward_flop(teacher, length, num_layers=depth) + 3 * forward_flop(student, length)
+
+
+def _sample(prepared: Prepared, num_rows: int) -> Prepared:
+    """Some of a task's rows, drawn at random: as many batches as are trained, so that each is seen once."""
+    chosen = np.random.default_rng(0).permutation(len(prepared.train))[:num_rows]
+    first = next(iter(prepared.dev))
+    dev = prepared.first_dev
+    few_rows = dev.rows.select(range(min(_DEV_ROWS, len(dev.rows))))
+    wanted = set(few_rows["row"][:])
+    places = [place for place, row in enumerate(dev.encoded["row"][:]) if row in wanted]
+    few = dataclasses.replace(dev, rows=few_rows, encoded=dev.encoded.select(places))
+    return dataclasses.replace(prepared, train=prepared.train.select(chosen), dev={first: few})
+
+
+_DEV_ROWS = 8
+
+
+def _task_part(
+    name: str,
+    prepared: Prepared,
+    trials: Sequence[TrainingArguments],
+    seconds_of_a_row: float,
+    flop_of_a_token: Callable[[float], float],
+) -> Part:
+    """A stage on a task's rows; what a row costs does not depend on the batch it is in."""
+    steps = [_num_steps(arguments, len(prepared.train)) for arguments in trials]
+    rows = sum(count * whole_batch(arguments) for count, arguments in zip(steps, trials, strict=True))
+    length = _mean_length(prepared)
+    tokens = rows * length
+    shown = f"{name}, {len(trials)} trials" if len(trials) > 1 else name
+    return Part(shown, sum(steps), tokens, tokens * flop_of_a_token(length), rows * seconds_of_a_row)
+
+
+def _mean_length(prepared: Prepared) -> float:
+    return float(np.mean(prepared.train["length"][:]))
+
+
+def cost_of_finetuning(recipe: Recipe, folder: Path, seconds: float) -> Cost:
+    """Fine-tuning a teacher."""
+    if recipe.model is None:
+        raise RecipeError("model must be given: a folder or a hub name, e.g. --set model=bert-base-uncased.")
+    arguments = build_arguments(choose_on_dev(recipe.training, recipe.task_row), folder)
+    prepared = prepare(recipe, recipe.model, arguments)
+    batch = whole_batch(arguments)
+
+    def learn(steps: int) -> float:
+        short = build_arguments(_short(recipe.training, steps), folder)
+        model = start_model(recipe, prepared, short)
+        trainer = make_trainer(model, _sample(prepared, steps * batch), short)
+        return float(train_to_the_end(trainer).metrics["train_runtime"])
+
+    steps, taken = _time_steps(learn, seconds)
+    model = start_model(recipe, prepared, arguments)
+    part = _task_part(
+        "fine-tuning",
+        prepared,
+        [arguments],
+        taken / (steps * batch),
+        functools.partial(_learning_flop, model.config),
+    )
+    parameters = model.num_parameters()
+    weights = parameters * _BYTES_OF_A_PARAMETER["training"]
+    return Cost([part], _training_disk(parameters, arguments), weights, _is_half(arguments))
+
+
+def cost_of_distillation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
+    """Every stage of a method, with its searches and the teacher's answers."""
+    if recipe.soft_labels is not None and recipe.soft_labels.predictions is not None:
+        raise RecipeError(
+            "a recipe with soft_labels.predictions cannot be planned: a sample is not the file's."
+        )
+    if recipe.teacher is None:
+        raise RecipeError("teacher must be given: a folder or a hub name, e.g. --set teacher=teachers/mrpc.")
+    arguments = build_arguments(main_block(recipe).training, folder)
+    prepared = prepare(recipe, recipe.reader, arguments)
+    run = Run(recipe, prepared, folder, hash_model(recipe.teacher))
+    preflight(run)
+    teacher_config = load_config(recipe.teacher)
+    student, _ = start_student(recipe, prepared, arguments, sample_rows=1)
+    stages = _stages(recipe)
+    parts = _answers(run, teacher_config, folder)
+    for name, choices in stages.items():
+        settings = choices[0]
+        each = _seconds_of_a_row(run, name, settings, seconds / len(stages))
+        if isinstance(settings, IntermediateSettings):
+            flop = functools.partial(_layer_flop, settings, student.config, teacher_config)
+        else:
+            flop = functools.partial(_learning_flop, student.config)
+        trials = [build_arguments(choice.training, folder) for choice in choices]
+        parts.append(_task_part(name.replace("_", " "), prepared, trials, each, flop))
+    parameters = student.num_parameters()
+    weights = parameters * _BYTES_OF_A_PARAMETER["training"] + run.load_teacher().num_parameters() * 4
+    # The student of each stage stays, and the last one's lies above them once more.
+    disk = _training_disk(parameters, arguments)
+    left = parameters * _BYTES_OF_A_PARAMETER["weights"] * len(stages)
+    return Cost(parts, {name: value + left for name, value in disk.items()}, weights, _is_half(arguments))
+
+
+def _learning_flop(config: Any, length: float) -> float:
+    """Of a token that a model learns from: the backward pass costs twice the forward one."""
+    return 3 * forward_flop(config, length)
+
+
+def _seconds_of_a_row(run: Run, name: str, settings: Any, seconds: float) -> float:
+    """One stage of a recipe, run by itself for a while."""
+    recipe = _only_stage(run.recipe, name, settings)
+    batch = whole_batch(build_arguments(settings.training, run.output_dir))
+    attempts = itertools.count()
+
+    def learn(steps: int) -> float:
+        block = getattr(recipe, name)
+        block = block.model_copy(update={"training": _short(block.training, steps)})
+        small = dataclasses.replace(
+            run,
+            recipe=recipe.model_copy(update={name: block}),
+            prepared=_sample(run.prepared, steps * batch),
+            output_dir=run.output_dir / f"{name}-{next(attempts)}",
+        )
+        if name == INTERMEDIATE:
+            distill_intermediate(small.recipe, block, small.prepared, small.output_dir / INTERMEDIATE)
+        else:
+            with _own_cache(run.output_dir):
+                teach(small)
+        result = small.output_dir / name.replace("_", "-") / RESULT
+        return float(json.loads(result.read_text("utf-8"))["seconds"]["training"])
+
+    steps, taken = _time_steps(learn, seconds)
+    return taken / (steps * batch)
+
+
+def _stages(recipe: Recipe) -> dict[str, list[Any]]:
+    """The stages that are trained, each with every combination of values it is trained with."""
+    names = [name for name in STAGES if getattr(recipe, name) is not None]
+    if recipe.method == "patient" and not (recipe.soft_labels and recipe.soft_labels.search):
+        names = ["patient"]  # soft labels are trained by themselves to be searched alone
+    return {name: getattr(recipe, name).choices() for name in names}
+
+
+def _only_stage(recipe: Recipe, name: str, block: Any) -> Recipe:
+    """A recipe of one stage of another's."""
+    changed: dict[str, Any] = {other: None for other in ("intermediate", "patient") if other != name}
+    if name == "soft_labels":
+        changed["method"] = "soft-labels"
+    elif recipe.soft_labels is not None:
+        changed["soft_labels"] = recipe.soft_labels.choices()[0]
+    return recipe.model_copy(update={**changed, name: block})
+
+
+def _answers(run: Run, teacher_config: Any, folder: Path) -> list[Part]:
+    """The teacher's pass over the training set, and both models' over the development sets."""
+    prepared = run.prepared
+
+    def ask(num_rows: int) -> float:
+        small = dataclasses.replace(run, prepared=_sample(prepared, num_rows))
+        started = time.perf_counter()
+        with _own_cache(folder):
+            with_answers(small, main_block(run.recipe))
+        return time.perf_counter() - started
+
+    # The difference: loading the teacher is not a row's cost.
+    few, many = (min(count, len(prepared.train)) for count in (_BATCH_OF_ROWS, 5 * _BATCH_OF_ROWS))
+    taken = {count: ask(count) for count in sorted({few, many})}
+    each = max(0.0, taken[many] - taken[few]) / (many - few) if many > few else taken[few] / few
+    length = _mean_length(prepared)
+    flop = forward_flop(teacher_config, length)
+    num_dev = sum(len(split.encoded) for split in prepared.dev.values())
+    rows = {"the teacher's answers": len(prepared.train), "scoring": 2 * num_dev}
+    return [
+        Part(name, 0, count * length, count * length * flop, count * each) for name, count in rows.items()
+    ]
+
+
+_BATCH_OF_ROWS = 64
+
+
+@contextlib.contextmanager
+def _own_cache(folder: Path) -> Iterator[None]:
+    """A teacher is asked anew, and what it says of a sample is kept for nobody."""
+    before = os.environ.get(CACHE_VARIABLE)
+    os.environ[CACHE_VARIABLE] = str(folder / "cache")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[CACHE_VARIABLE]
+        else:
+            os.environ[CACHE_VARIABLE] = before

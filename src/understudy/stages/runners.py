@@ -1,0 +1,38 @@
+"""Open a model in the process that runs it. Nothing is imported before that needs more than it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from understudy.timing.measure import Run
+
+
+def open_folder(folder: str, auto_class: str, threads: int) -> Run:
+    """A model's folder in torch, in fp32."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    model = getattr(transformers, auto_class).from_pretrained(folder, dtype=torch.float32).eval()
+
+    def run(arrays):  # type: ignore[no-untyped-def]  # as Run
+        with torch.inference_mode():
+            inputs = {name: torch.from_numpy(value) for name, value in arrays.items()}
+            if auto_class == "AutoModelForMultipleChoice":
+                inputs = {name: value.unsqueeze(1) for name, value in inputs.items()}
+            model(**inputs)
+
+    return run
+
+
+def open_artifact(folder: str, model: str, threads: int) -> Run:
+    """One of an artifact's models."""
+    from understudy.artifacts.artifact import read_artifact
+    from understudy.artifacts.session import open_model
+
+    artifact = read_artifact(Path(folder))
+    return open_model(Path(folder), artifact, artifact.choose(model), threads=threads)

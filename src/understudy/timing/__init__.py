@@ -1,0 +1,1 @@
+"""Speed and size of models, side by side in one run."""

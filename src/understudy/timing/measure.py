@@ -1,0 +1,166 @@
+"""Time several models side by side: each in a process of its own, in turns, one at a time.
+
+A process each, so that memory is one model's, threads are what was asked for, and an engine that is not used
+is not loaded. In turns, so that whatever else the machine does hits all of them alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from understudy.errors import UnderstudyError
+from understudy.timing.machine import peak_memory
+
+Run = Callable[[Mapping[str, np.ndarray[Any, Any]]], object]
+# Opens a model with a number of threads, in the process that runs it.
+Opener = Callable[[int], Run]
+
+_ROUNDS = 10
+_SECONDS_A_TURN = 0.1
+_MOST_A_TURN = 20
+# Threads of an engine spin for a while after a pass, and would take the next one's core.
+_PAUSE = 0.03
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model to be timed.
+
+    Attributes:
+        inputs: of the model: names, without the mask, which has no padding to hide.
+        num_ids: token ids are drawn below it.
+    """
+
+    name: str
+    opener: Opener
+    inputs: Sequence[str]
+    num_ids: int
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of single passes."""
+
+    name: str
+    threads: int
+    batch: int
+    length: int
+    seconds: Sequence[float]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def p95(self) -> float:
+        return float(np.quantile(self.seconds, 0.95))
+
+
+def measure(
+    candidates: Sequence[Candidate],
+    *,
+    batches: Sequence[int],
+    lengths: Sequence[int],
+    threads: Sequence[int],
+    rounds: int = _ROUNDS,
+) -> tuple[list[Timing], dict[str, int]]:
+    """Passes of every model at every shape, and the most memory that each one's process had."""
+    shapes = [(batch, length) for length in lengths for batch in batches]
+    timings: list[Timing] = []
+    memory: dict[str, int] = {}
+    total = len(threads) * len(shapes) * rounds * len(candidates)
+    with tqdm(total=total, desc="Timing", leave=False, disable=None) as bar:
+        for count in threads:
+            with _workers(candidates, count) as workers:
+                for batch, length in shapes:
+                    seconds: dict[str, list[float]] = {name: [] for name in workers}
+                    turns = {name: _turn(ask, batch, length) for name, ask in workers.items()}
+                    for _ in range(rounds):
+                        for name, ask in workers.items():
+                            seconds[name] += ask((batch, length, turns[name]))
+                            bar.update()
+                            time.sleep(_PAUSE)
+                    timings += [
+                        Timing(name, count, batch, length, values) for name, values in seconds.items()
+                    ]
+                for name, ask in workers.items():
+                    memory[name] = max(memory.get(name, 0), ask("memory"))
+    return timings, memory
+
+
+def _turn(ask: Callable[[Any], Any], batch: int, length: int) -> int:
+    """How many passes a model makes each time it is its turn; the first ones warm it up."""
+    ask((batch, length, 2))
+    once = ask((batch, length, 1))[0]
+    return max(1, min(_MOST_A_TURN, int(_SECONDS_A_TURN / once)))
+
+
+@contextlib.contextmanager
+def _workers(candidates: Sequence[Candidate], threads: int) -> Iterator[dict[str, Callable[[Any], Any]]]:
+    context = multiprocessing.get_context("spawn")
+    started: list[tuple[Connection, Any]] = []
+    asks: dict[str, Callable[[Any], Any]] = {}
+
+    def make_ask(name: str, connection: Connection) -> Callable[[Any], Any]:
+        def ask(question: Any) -> Any:
+            connection.send(question)
+            try:
+                answer = connection.recv()
+            except EOFError:
+                raise UnderstudyError(f"{name}: its process ended. Is there too little memory?") from None
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return ask
+
+    try:
+        for candidate in candidates:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(theirs, candidate, threads), daemon=True)
+            process.start()
+            theirs.close()
+            started.append((ours, process))
+            asks[candidate.name] = make_ask(candidate.name, ours)
+        yield asks
+    finally:
+        for connection, process in started:
+            connection.close()
+            process.join(timeout=10)
+            process.kill()
+
+
+def _work(connection: Connection, candidate: Candidate, threads: int) -> None:
+    """A model's process: opens it when first asked, and runs it until nobody asks any more."""
+    run: Run | None = None
+    generator = np.random.default_rng(0)
+    with contextlib.suppress(EOFError, KeyboardInterrupt):
+        while True:
+            question = connection.recv()
+            try:
+                run = run or candidate.opener(threads)
+                if question == "memory":
+                    connection.send(peak_memory())
+                    continue
+                batch, length, count = question
+                arrays = {name: np.zeros((batch, length), np.int64) for name in candidate.inputs}
+                arrays["input_ids"] = generator.integers(0, candidate.num_ids, (batch, length))
+                arrays["attention_mask"] = np.ones((batch, length), np.int64)
+                seconds = []
+                for _ in range(count):
+                    started = time.perf_counter()
+                    run(arrays)
+                    seconds.append(time.perf_counter() - started)
+                connection.send(seconds)
+            except Exception as error:  # the parent's to raise
+                connection.send(UnderstudyError(f"{candidate.name}: {error}"))

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from exported import fine_tune
+from typer.testing import CliRunner
+
+import understudy
+from understudy.cli.app import app
+from understudy.errors import ModelError, RecipeError
+
+
+@pytest.fixture(scope="module")
+def models(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("bench")
+    model = fine_tune(encoder, "classification", folder, steps=60)
+    understudy.export(model, output_dir=folder / "artifact", speed=False)
+    return model, folder / "artifact"
+
+
+def test_all_are_timed_at_every_shape_and_compared_with_the_first(
+    models: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model, artifact = models
+    out = tmp_path / "out"
+    arguments = [str(model), str(artifact), "--batch", "1,4", "--lengths", "8,16", "--output-dir", str(out)]
+    done = CliRunner().invoke(app, ["bench", *arguments, "--json"])
+    assert done.exit_code == 0, done.exception
+    content = json.loads(done.stdout)
+    names = [str(model), f"{artifact}:fp32", f"{artifact}:int8"]
+    assert list(content["models"]) == names
+    assert len(content["rows"]) == 3 * 4
+    for row in content["rows"]:
+        assert 0 < row["median_ms"] <= row["p95_ms"]
+        assert row["passes"] >= 10
+        first = next(
+            one
+            for one in content["rows"]
+            if one["model"] == names[0] and (one["batch"], one["length"]) == (row["batch"], row["length"])
+        )
+        ratio = first["median_ms"] / row["median_ms"]
+        assert row["times_faster"] == pytest.approx(ratio, abs=0.006, rel=0.01)  # of rounded figures
+        assert row["flop"] > 0
+    assert all(one["peak_memory"] > 1e6 for one in content["models"].values())
+    # Torch is not in the process of what does not need it.
+    assert content["models"][names[2]]["peak_memory"] < content["models"][names[0]]["peak_memory"]
+    assert content["models"][names[2]]["scores"]["accuracy"] > 0.5
+    assert content["machine"]["cores"] >= 1
+    assert (out / "bench.svg").read_text().startswith("<?xml")
+    assert json.loads((out / "result.json").read_text())["picture"] == "bench.svg"
+    assert "in this run alone" in " ".join(done.stderr.split())
+
+
+def test_figures_of_another_run_are_not_compared(models: tuple[Path, Path], tmp_path: Path) -> None:
+    model, artifact = models
+    understudy.bench([f"{artifact}:int8"], batches=[1], lengths=[8], output_dir=tmp_path / "before")
+    for other in (tmp_path / "before", tmp_path / "before" / "result.json"):
+        with pytest.raises(RecipeError, match="figures of another run"):
+            understudy.bench([model, other])
+
+
+def test_what_cannot_be_timed_is_refused(models: tuple[Path, Path]) -> None:
+    model, artifact = models
+    with pytest.raises(RecipeError, match="--lengths must be at most 128"):
+        understudy.bench([model], lengths=[129])
+    with pytest.raises(ModelError, match=r"the artifact has fp32, int8; got 'int4'"):
+        understudy.bench([f"{artifact}:int4"])
+    with pytest.raises(ModelError, match="is no artifact"):
+        understudy.bench([f"{model}:int8"])
+    done = CliRunner().invoke(app, ["bench", str(model), "--batch", "1,x"])
+    assert "--batch must be whole numbers" in done.stderr

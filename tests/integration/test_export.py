@@ -1,0 +1,333 @@
+"""Every kind and family: exported, gated, and answering without torch what torch answers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from exported import FAMILIES, fine_tune, write_encoder
+from kinds import EXAMPLES, same
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerFast
+from typer.testing import CliRunner
+
+import understudy
+from understudy.artifacts.int8 import parts_of
+from understudy.cli.app import app
+from understudy.data.load import load_data
+from understudy.data.tasks import get_task
+from understudy.errors import ModelError, OutputError, RecipeError
+from understudy.files import hash_file
+from understudy.recipe.load import load_recipe
+from understudy.serve import Predictor
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """The development rows that a model knows of."""
+    recipe = load_recipe(folder / "recipe.yaml")
+    labels = json.loads((folder / "result.json").read_text())["labels"]
+    return list(load_data(get_task(recipe.task), recipe.data, ["dev"], labels=labels).splits["dev"])
+
+
+def value(answer: dict[str, Any], labels: Any, row: dict[str, Any]) -> Any:
+    """An answer in the form of the other side's predictions."""
+    if "label" in answer:
+        return list(labels).index(answer["label"])
+    if "entities" in answer:
+        tags = ["O"] * len(row["words"])
+        for one in answer["entities"]:
+            tags[one["start"] : one["end"]] = [one["type"]] * (one["end"] - one["start"])
+        return tags
+    return answer.get("choice", answer.get("answer", answer.get("score")))
+
+
+def types_of(tags: Any) -> Any:
+    return [tag.partition("-")[2] or tag for tag in tags] if isinstance(tags, list) else tags
+
+
+def check_answers(kind: str, model: Path, artifact: Path) -> None:
+    """The fp32 file says of every row what plain transformers says."""
+    predict = Predictor(artifact, model="fp32")
+    rows = rows_of(model)
+    fields = predict.artifact.fields
+    answers = predict([{name: row[name] for name in fields} for row in rows], batch_size=3)
+    reference = EXAMPLES[kind].predict(model)
+    with torch.inference_mode():
+        theirs = [types_of(reference(row)) for row in rows]
+    ours = [value(answer, predict.artifact.labels, row) for answer, row in zip(answers, rows, strict=True)]
+    assert all(same(one, other) for one, other in zip(ours, theirs, strict=True)), (ours, theirs)
+
+
+@pytest.fixture(scope="module")
+def shipped(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A model of two labels that has learnt them, and its artifact, gated as by default."""
+    folder = tmp_path_factory.mktemp("shipped")
+    model = fine_tune(encoder, "classification", folder, steps=60)
+    understudy.export(model, output_dir=folder / "artifact", speed=False)
+    return model, folder / "artifact"
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [
+        (family, kind)
+        for family in FAMILIES
+        for kind in EXAMPLES
+        if family == "bert" or kind not in ("pair", "squad2")  # to a family as classification and squad
+    ],
+)
+def test_every_kind_of_every_family(
+    family: str, kind: str, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    encoder = write_encoder(family, tokenizer, tmp_path / "encoder")
+    model = fine_tune(encoder, kind, tmp_path, steps=EXAMPLES[kind].steps if family == "bert" else 5)
+    # One that has learnt nothing yet may lose anything.
+    tolerance = 0.5 if family == "bert" else 100.0
+    content = understudy.export(model, output_dir=tmp_path / "out", tolerance=tolerance, speed=False).content
+    assert content["details"]["gate"]["fp32"]["max_difference"] < 1e-4
+    assert content["details"]["gate"]["int8"]["tried"][-1]["points_lost"] <= tolerance
+    check_answers(kind, model, tmp_path / "out")
+    sizes = {name: one["bytes"] for name, one in content["models"].items()}
+    assert sizes["int8"] < sizes["fp32"]
+    parts = list(parts_of(tmp_path / "out" / "onnx" / "model.onnx"))
+    assert [part for part in parts if part.startswith("layer")] == ["layer 1", "layer 2"]
+    assert {"embeddings", "head"} <= set(parts)
+
+
+def test_probabilities_are_torchs_and_batches_do_not_matter(shipped: tuple[Path, Path]) -> None:
+    model, folder = shipped
+    texts = ["good film", "it was awful", "", "the very very very bad movie " * 30]
+    predict = Predictor(folder, model="fp32")
+    answers = predict(texts)
+    loaded = AutoModelForSequenceClassification.from_pretrained(model)
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    for text, answer in zip(texts, answers, strict=True):
+        inputs = tokenizer(text, truncation=True, max_length=64, return_tensors="pt")
+        with torch.inference_mode():
+            expected = loaded(**inputs).logits.softmax(-1)[0].tolist()
+        assert list(answer["probabilities"].values()) == pytest.approx(expected, abs=1e-5)
+        assert list(predict(text)["probabilities"].values()) == pytest.approx(expected, abs=1e-5)
+    assert [answer.get("truncated", False) for answer in answers] == [False, False, False, True]
+    assert predict([]) == []
+
+
+def test_what_an_artifact_is_made_of(shipped: tuple[Path, Path]) -> None:
+    _, folder = shipped
+    content = json.loads((folder / "artifact.json").read_text())
+    assert content["inputs"] == ["input_ids", "attention_mask", "token_type_ids"]
+    assert content["labels"] == ["neg", "pos"]
+    assert {"fp32", "int8"} == set(content["models"])
+    assert content["files"]["onnx/model.onnx"] == hash_file(folder / "onnx" / "model.onnx")
+    # Nobody's machine is in what is shipped.
+    home = str(Path(__file__).parents[2]).encode()
+    for file in (one for one in folder.rglob("*") if one.is_file()):
+        assert home not in file.read_bytes(), file
+        assert b"site-packages" not in file.read_bytes(), file
+    card = (folder / "README.md").read_text()
+    assert "pipeline_tag: text-classification" in card
+    assert "int8 (onnxruntime)" in card
+    model = onnx.load(folder / "onnx" / "model.onnx")
+    assert [one.type.tensor_type.shape.dim[1].dim_param for one in model.graph.input] == ["length"] * 3
+
+
+def test_a_part_that_int8_destroys_stays_in_fp32(shipped: tuple[Path, Path], tmp_path: Path) -> None:
+    model, _ = shipped
+    broken = tmp_path / "broken"
+    shutil.copytree(model, broken)
+    loaded = AutoModelForSequenceClassification.from_pretrained(broken)
+    # A huge weight on what is always 0 takes all of the range of the others.
+    with torch.no_grad():
+        loaded.bert.pooler.dense.weight[0], loaded.bert.pooler.dense.bias[0] = 0.0, 0.0
+        loaded.classifier.weight[:, 0] = 1e4
+    loaded.save_pretrained(broken)
+    before = understudy.evaluate(broken).scores["dev"]["accuracy"]
+    result = understudy.export(broken, output_dir=tmp_path / "out", speed=False)
+    tried = result.content["details"]["gate"]["int8"]["tried"]
+    assert tried[0]["points_lost"] > 0.5
+    assert result.content["models"]["int8"]["kept_in_fp32"] == tried[1]["kept_in_fp32"] == ["head"]
+    assert result.content["models"]["int8"]["scores"]["dev"]["accuracy"]["value"] == before
+    assert (
+        "stay in fp32, since the score would have fallen: layer 2"
+        in (tmp_path / "out" / "README.md").read_text()
+    )
+
+
+def test_a_folder_that_is_there_is_not_replaced_unasked(shipped: tuple[Path, Path]) -> None:
+    model, folder = shipped
+    before = hash_file(folder / "artifact.json")
+    with pytest.raises(OutputError, match="is there already"):
+        understudy.export(model, output_dir=folder, speed=False)
+    assert hash_file(folder / "artifact.json") == before
+
+
+def test_a_model_without_a_head_is_refused(encoder: Path, tmp_path: Path) -> None:
+    file = EXAMPLES["classification"].write(tmp_path)
+    with pytest.raises(ModelError, match="has no head for classification"):
+        understudy.export(
+            encoder, output_dir=tmp_path / "out", task="classification", settings={"data.dev": str(file)}
+        )
+    with pytest.raises(RecipeError, match="--task must be given"):
+        understudy.export(encoder, output_dir=tmp_path / "out")
+    assert not list(tmp_path.glob("out*"))
+
+
+def broken_copy(folder: Path, target: Path) -> Path:
+    shutil.copytree(folder, target)
+    return target
+
+
+def change(folder: Path, **changes: Any) -> None:
+    file = folder / "artifact.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def rehash(folder: Path, name: str) -> None:
+    files = json.loads((folder / "artifact.json").read_text())["files"]
+    change(folder, files=files | {name: hash_file(folder / name)})
+
+
+def test_files_that_are_not_those_that_were_exported_are_refused(
+    shipped: tuple[Path, Path], tmp_path: Path
+) -> None:
+    int8 = "onnx/model_quantized.onnx"
+    folder = broken_copy(shipped[1], tmp_path / "changed")
+    (folder / int8).write_bytes((folder / int8).read_bytes()[:-1] + b"x")
+    with pytest.raises(ModelError, match="is not the file that was exported"):
+        Predictor(folder)
+    Predictor(folder, model="fp32")("good")  # which is whole
+
+    folder = broken_copy(shipped[1], tmp_path / "cut")
+    (folder / int8).write_bytes((folder / int8).read_bytes()[:1000])
+    rehash(folder, int8)
+    with pytest.raises(ModelError, match=r"model_quantized.onnx cannot be run by onnxruntime .*\n.*again"):
+        Predictor(folder)
+
+    folder = broken_copy(shipped[1], tmp_path / "opset")
+    model = onnx.load(folder / int8)
+    model.opset_import[0].version = 99
+    onnx.save(model, folder / int8)
+    rehash(folder, int8)
+    with pytest.raises(ModelError, match=r"(?is)cannot be run by onnxruntime.*opset 99"):
+        Predictor(folder)
+
+    folder = broken_copy(shipped[1], tmp_path / "missing")
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match=r"tokenizer.json is missing"):
+        Predictor(folder)
+
+    folder = broken_copy(shipped[1], tmp_path / "tokenizer")
+    (folder / "tokenizer.json").write_text("{}")
+    rehash(folder, "tokenizer.json")
+    with pytest.raises(ModelError, match=r"tokenizer.json cannot be read"):
+        Predictor(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": None}, "must have the labels of a classification model"),
+        ({"labels": []}, "must have the labels"),
+        ({"format": 7}, "the format must be 1; got 7"),
+        ({"kind": "poetry"}, "kind must be one of"),
+        ({"default": "int4"}, "default must be one of fp32, int8"),
+        ({"colour": "red"}, "must have task, kind"),
+        ({"models": None}, "must have task, kind"),
+        ({"outputs": ["labels"]}, "must have labels; it has logits"),
+    ],
+)
+def test_a_manifest_that_cannot_be_is_refused(
+    changes: dict[str, Any], message: str, shipped: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder = broken_copy(shipped[1], tmp_path / "copy")
+    change(folder, **changes)
+    with pytest.raises(ModelError, match=message):
+        Predictor(folder)
+
+
+def test_a_manifest_that_is_no_json_or_not_there(shipped: tuple[Path, Path], tmp_path: Path) -> None:
+    folder = broken_copy(shipped[1], tmp_path / "copy")
+    (folder / "artifact.json").write_text("{")
+    with pytest.raises(ModelError, match="is not JSON"):
+        Predictor(folder)
+    with pytest.raises(ModelError, match=r"is no artifact: it has no artifact\.json"):
+        Predictor(shipped[0])
+
+
+def test_a_prediction_needs_no_torch(shipped: tuple[Path, Path]) -> None:
+    code = (
+        "import sys\nfrom understudy.serve import Predictor\n"
+        f"assert Predictor({str(shipped[1])!r})('good film')['label'] == 'pos'\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'pyarrow', 'scipy', 'pydantic', 'onnx'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_predictions_from_the_shell(shipped: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, run = str(shipped[1]), CliRunner()
+    done = run.invoke(app, ["predict", folder, "good film", "awful film"])
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == ["pos", "neg"]
+
+    piped = run.invoke(
+        app, ["predict", folder, "--json"], input='great film\n{"text": "bad film"}\n\n{oops\n'
+    )
+    answers = [json.loads(line) for line in piped.stdout.splitlines()]
+    assert [answer["label"] for answer in answers[:2]] == ["pos", "neg"]
+    assert len(answers) == 4  # an empty line is a text, and so is one that only looks like JSON
+
+    (tmp_path / "rows.csv").write_text('id,text\n1,good film\n2,"bad, bad film"\n')
+    done = run.invoke(app, ["predict", folder, "--file", str(tmp_path / "rows.csv")])
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == ["pos", "neg"]
+    (tmp_path / "rows.tsv").write_text("sentence\ngood film\n")
+    done = run.invoke(app, ["predict", folder, "--file", str(tmp_path / "rows.tsv")])
+    assert "must have the columns text; it has sentence" in str(done.exception)
+
+
+def test_the_command_shows_the_figures(shipped: tuple[Path, Path], tmp_path: Path) -> None:
+    model, _ = shipped
+    out = tmp_path / "out"
+    done = CliRunner().invoke(app, ["export", str(model), "--output-dir", str(out), "--json"])
+    assert done.exit_code == 0, done.exception
+    content = json.loads(done.stdout)
+    rows = content["details"]["speed"]["rows"]
+    assert {(row["form"], row["batch"]) for row in rows} == {
+        (form, batch)
+        for form in ("fp32 (torch)", "fp32 (onnxruntime)", "int8 (onnxruntime)")
+        for batch in (1, 32)
+    }
+    assert "points lost against fp32, 0.5 allowed" in done.stderr
+    assert not list(tmp_path.glob("*.writing"))
+
+
+def test_openvino_keeps_the_answers(shipped: tuple[Path, Path], tmp_path: Path) -> None:
+    pytest.importorskip("openvino", reason="the extra openvino is not installed")
+    model, _ = shipped
+    content = understudy.export(model, output_dir=tmp_path / "out", openvino=True, speed=False).content
+    assert content["details"]["gate"]["openvino-int8"]["tried"][-1]["points_lost"] <= 0.5
+    texts = ["good film", "bad film", "it was great", "it was awful"]
+    answers = [
+        [answer["label"] for answer in Predictor(tmp_path / "out", model=name)(texts)]
+        for name in ("openvino-int8", "fp32")
+    ]
+    assert answers[0] == answers[1]
+    (tmp_path / "out" / "openvino" / "model_int8.bin").write_bytes(b"")
+    with pytest.raises(ModelError, match="is not the file that was exported"):
+        Predictor(tmp_path / "out", model="openvino-int8")
+
+
+def test_a_pipe_that_is_no_text_is_an_error_with_its_line(shipped: tuple[Path, Path]) -> None:
+    done = CliRunner().invoke(app, ["predict", str(shipped[1])], input=b"good film\nnot \xff utf-8\n")
+    assert "line 2 is not UTF-8" in str(done.exception)
+
+
+def test_what_loses_too_much_leaves_nothing_behind(shipped: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"int8 loses .* points, .* -1000 are allowed"):
+        understudy.export(shipped[0], output_dir=tmp_path / "out", tolerance=-1000.0, speed=False)
+    assert not list(tmp_path.glob("out*"))

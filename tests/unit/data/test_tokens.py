@@ -1,0 +1,136 @@
+"""The reader without transformers reads what transformers reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+from understudy.data.encode import text_reader
+from understudy.data.tokens import TextReader
+
+TEXTS = st.text(max_size=60)
+
+
+@pytest.fixture(scope="module")
+def byte_level() -> PreTrainedTokenizerFast:
+    """Of RoBERTa's kind: bytes, a space before every word, two separators between texts."""
+    backend = Tokenizer(models.BPE(unk_token=None))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
+    backend.train_from_iterator(["the cat sleeps in paris", "a good film was not awful"] * 4, trainer)
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        cls_token="<s>",
+        sep_token="</s>",
+        model_max_length=64,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+@pytest.fixture(params=["words", "bytes"])
+def either(
+    request: pytest.FixtureRequest, tokenizer: PreTrainedTokenizerFast, byte_level: PreTrainedTokenizerFast
+) -> PreTrainedTokenizerFast:
+    return tokenizer if request.param == "words" else byte_level
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_texts_and_pairs(
+    data: Any, tokenizer: PreTrainedTokenizerFast, byte_level: PreTrainedTokenizerFast
+) -> None:
+    for one in (tokenizer, byte_level):
+        firsts = data.draw(st.lists(TEXTS, min_size=1, max_size=3))
+        seconds = data.draw(st.none() | st.just([text[::-1] for text in firsts]))
+        theirs = one(firsts, seconds, truncation=True, max_length=12)
+        ours = text_reader(one, "classification", max_length=12).texts(firsts, seconds)
+        assert [read.ids for read in ours] == theirs["input_ids"]
+        if "token_type_ids" in theirs:
+            assert [read.type_ids for read in ours] == theirs["token_type_ids"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(question=st.text(max_size=10), context=st.text(max_size=120))
+def test_windows(
+    question: str, context: str, tokenizer: PreTrainedTokenizerFast, byte_level: PreTrainedTokenizerFast
+) -> None:
+    for one in (tokenizer, byte_level):
+        reader = text_reader(one, "question-answering", max_length=24, stride=6)
+        windows = list(reader.questions([question], [context]))
+        assert max(len(window.encoding.ids) for window in windows) <= 24
+        if len(one(question, add_special_tokens=False)["input_ids"]) > reader.question_limit:
+            continue
+        theirs = one(
+            [question],
+            [context],
+            truncation="only_second",
+            max_length=24,
+            stride=6,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+        )
+        assert [window.encoding.ids for window in windows] == theirs["input_ids"]
+        for place, window in enumerate(windows):
+            inside = [part == 1 for part in theirs.sequence_ids(place)]
+            spans = theirs["offset_mapping"][place]
+            assert window.starts == [
+                span[0] if is_in else -1 for span, is_in in zip(spans, inside, strict=True)
+            ]
+            assert window.ends == [
+                span[1] if is_in else -1 for span, is_in in zip(spans, inside, strict=True)
+            ]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("text", ["good bad film " * 100, "xyz" * 400, "a " * 300 + "b" * 300, " " * 900])
+def test_texts_far_too_long_are_read_as_ever(
+    text: str, side: str, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    backend = tokenizer.backend_tokenizer
+    reader = TextReader(backend, "classification", max_length=12, truncation_side=side)
+    for pair in ([text], [text, "good"], [text, text[::-1]]):
+        plain = Tokenizer.from_str(backend.to_str())
+        plain.enable_truncation(12, direction=side)
+        columns = [[part] for part in pair]
+        expected = plain.encode(*pair)
+        found = reader.texts(*columns)[0]
+        assert found.ids == expected.ids
+        assert bool(found.overflowing) == bool(expected.overflowing)
+        assert len(found.overflowing) < 40
+
+
+def test_words_and_their_first_pieces(either: PreTrainedTokenizerFast) -> None:
+    rows = [["Anna", "lives", "\x07", "in", "xyzzy"], [], ["a"] * 40]
+    read = text_reader(either, "token-classification", max_length=16).words(rows)
+    theirs = either(rows, is_split_into_words=True, truncation=True, max_length=16)
+    for place, (encoding, firsts) in enumerate(read):
+        assert encoding.ids == theirs["input_ids"][place]
+        seen = [word for word in firsts if word >= 0]
+        assert seen == sorted(set(seen))  # each word once, in order
+        assert set(seen) == {word for word in theirs.word_ids(place) if word is not None}
+
+
+def test_the_reader_leaves_the_tokenizer_as_it_was(tokenizer: PreTrainedTokenizerFast) -> None:
+    before = tokenizer.backend_tokenizer.to_str()
+    text_reader(tokenizer, "classification", max_length=5).texts(["a good film was very good"])
+    assert tokenizer.backend_tokenizer.to_str() == before
+
+
+def test_texts_are_cut_from_the_side_that_is_said(tokenizer: PreTrainedTokenizerFast) -> None:
+    backend = tokenizer.backend_tokenizer
+    left, right = (
+        TextReader(backend, "classification", max_length=4, truncation_side=side).texts(["good bad film"])[0]
+        for side in ("left", "right")
+    )
+    assert right.tokens[1:-1] == ["good", "bad"]
+    assert left.tokens[1:-1] == ["bad", "film"]
