@@ -107,9 +107,10 @@ def test_the_tables_say_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> No
     assert with_tables(README) == README
     log = (ROOT / "docs" / "LOG.md").read_text("utf-8")
     assert with_tables(log) == log
-    for mark in ("starts", "held-out", "patient", "augmented", "augment-rows", "augment-examples"):
+    marks = ("starts", "held-out", "patient", "augmented", "augment-rows", "augment-examples")
+    for mark in (*marks, "general", "deploy"):
         assert f"<!-- {mark} -->\n| task |" in log
-    for mark in ("teachers", "students", "starts"):
+    for mark in ("teachers", "students", "starts", "general"):
         assert f"<!-- {mark} -->\n| task |" in README
 
 

@@ -244,14 +244,10 @@ def _draw(known: Sequence[_Model], timings: Sequence[Timing], path: Path) -> str
         if (timing.threads, timing.batch, timing.length) == (threads, batch, length)
     }
     points = [
-        (_short(one), medians[one.candidate.name], one.scores[metric])
+        (one.candidate.name, medians[one.candidate.name], one.scores[metric])
         for one in scored
         if metric in one.scores
     ]
     title = f"{known[0].task}: {batch} text of {length} tokens, {threads} thread" + "s" * (threads > 1)
     draw(points, metric=metric, title=title, path=path)
     return path.name
-
-
-def _short(one: _Model) -> str:
-    return f"{Path(one.folder).name}, {one.form}"

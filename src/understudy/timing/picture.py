@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+_MARKERS = "osD^vPX*<>"
+
 
 def draw(points: Sequence[tuple[str, float, float]], *, metric: str, title: str, path: Path) -> None:
     """Name, milliseconds and score of each model, to an SVG file; faster is further left."""
@@ -12,18 +14,26 @@ def draw(points: Sequence[tuple[str, float, float]], *, metric: str, title: str,
 
     matplotlib.use("svg")
     from matplotlib import pyplot
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
-    with pyplot.rc_context({"svg.hashsalt": "understudy", "font.family": "sans-serif"}):
-        figure, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
+    with pyplot.rc_context({"svg.hashsalt": "understudy"}):  # the same figures give the same file
+        figure, axes = pyplot.subplots(figsize=(8.5, 3.8), layout="constrained")
         for place, (name, milliseconds, score) in enumerate(points):
-            axes.scatter(milliseconds, score, s=60, color=f"C{place % 10}", zorder=3)
-            axes.annotate(name, (milliseconds, score), xytext=(7, 5), textcoords="offset points", fontsize=9)
+            marker = _MARKERS[place % len(_MARKERS)]
+            # Names in a legend: where points lie close, names beside them lie one on the other.
+            axes.scatter(
+                milliseconds, score, s=70, marker=marker, color=f"C{place % 10}", label=name, zorder=3
+            )
         axes.set_xscale("log")
-        axes.margins(x=0.25, y=0.2)
-        axes.set_xlabel("milliseconds for one text, median (log scale)")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.margins(x=0.15, y=0.15)
+        axes.set_xlabel("milliseconds for one pass, median")
         axes.set_ylabel(metric)
         axes.set_title(title, loc="left", fontsize=10)
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
+        figure.legend(loc="outside right upper", fontsize=9, frameon=False)
         figure.savefig(path, metadata={"Date": None})
         pyplot.close(figure)
