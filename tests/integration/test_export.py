@@ -153,7 +153,7 @@ def test_a_part_that_int8_destroys_stays_in_fp32(shipped: tuple[Path, Path], tmp
     assert result.content["models"]["int8"]["kept_in_fp32"] == tried[1]["kept_in_fp32"] == ["head"]
     assert result.content["models"]["int8"]["scores"]["dev"]["accuracy"]["value"] == before
     assert (
-        "stay in fp32, since the score would have fallen: layer 2"
+        "stay in fp32, since the score would have fallen: head"
         in (tmp_path / "out" / "README.md").read_text()
     )
 
