@@ -90,7 +90,7 @@ def _metadata(artifact: Artifact, origin: Origin) -> str:
         model_name=origin.name,
         library_name="onnx",
         pipeline_tag=_PIPELINES[artifact.kind],
-        tags=["understudy", "distillation", "onnx", "int8"],
+        tags=["understudy", "distillation", "onnx", *(["int8"] if "int8" in artifact.models else [])],
         eval_results=results,
     )
     return str(data.to_yaml()).strip()

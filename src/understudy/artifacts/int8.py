@@ -48,7 +48,8 @@ def quantize(source: Path, target: Path, *, keep: Collection[str] = ()) -> None:
     Args:
         keep: parts that stay as they are.
     """
-    kept = [name for part, names in parts_of(source).items() if part in keep for name in names]
+    parts = parts_of(source) if keep else {}  # which reads the whole file
+    kept = [name for part, names in parts.items() if part in keep for name in names]
     root = logging.getLogger()
     level = root.level
     root.setLevel(logging.ERROR)  # it recommends a preparation that such a graph does not need

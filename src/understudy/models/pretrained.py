@@ -14,7 +14,7 @@ import transformers
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
 from understudy.data.labels import check_labels, named_labels
-from understudy.data.tasks import Task
+from understudy.data.tasks import Kind, Task
 from understudy.data.tokens import PAD_TO_MULTIPLE_OF
 from understudy.errors import ModelError
 
@@ -99,7 +99,7 @@ def positions_of(config: Any) -> int | None:
     return positions
 
 
-def has_head_for(config: Any, task: Task) -> bool:
+def has_head_for(config: Any, task: Task | Kind) -> bool:
     """Whether a checkpoint was saved with a head of the task's kind."""
     suffix = task.auto_class.removeprefix("AutoModel")
     return any(name.endswith(suffix) for name in config.architectures or ())

@@ -15,7 +15,7 @@ from understudy.artifacts.onnx import input_names
 from understudy.data.tasks import KINDS, get_task
 from understudy.errors import ModelError, OutputError, RecipeError
 from understudy.models.flop import forward_flop
-from understudy.models.pretrained import load_config, load_tokenizer, positions_of
+from understudy.models.pretrained import has_head_for, load_config, load_tokenizer, positions_of
 from understudy.stages.result import RESULT, StageResult, saved_recipe, student_inside, versions, write_result
 from understudy.stages.runners import open_artifact, open_folder
 from understudy.timing.machine import describe_machine
@@ -146,7 +146,7 @@ def _torch_model(folder: str, shown: str) -> _Model:
     import transformers
 
     config = load_config(folder)
-    found = [kind for kind in KINDS.values() if _has_head(config, kind.auto_class)]
+    found = [kind for kind in KINDS.values() if has_head_for(config, kind)]
     auto_class = found[0].auto_class if found else "AutoModel"
     with torch.device("meta"):
         model = getattr(transformers, auto_class).from_config(config)
@@ -170,11 +170,6 @@ def _torch_model(folder: str, shown: str) -> _Model:
         _first_scores(result.get("scores", {})),
         result.get("task"),
     )
-
-
-def _has_head(config: Any, auto_class: str) -> bool:
-    suffix = auto_class.removeprefix("AutoModel")
-    return any(name.endswith(suffix) for name in config.architectures or ())
 
 
 def _first_scores(scores: Any) -> dict[str, float]:

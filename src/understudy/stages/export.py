@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -21,10 +22,11 @@ from understudy.artifacts.gate import quantize_less
 from understudy.artifacts.int8 import parts_of, quantize
 from understudy.artifacts.onnx import OPSET, export_onnx, input_names, output_names
 from understudy.artifacts.session import open_file
+from understudy.data.encode import Collator
 from understudy.data.load import TaskData, load_data
 from understudy.data.sources import dev_splits
-from understudy.data.tasks import KINDS
 from understudy.errors import ModelError, OutputError
+from understudy.evaluation.outcomes import Logits
 from understudy.evaluation.score import (
     EvaluationSplit,
     Score,
@@ -61,8 +63,12 @@ CARD = "README.md"
 PARITY = 1e-3
 _SAMPLE = 256  # rows, to see which part quantisation hurts
 _BATCH = 32
-
-Logits = NDArray[np.floating] | tuple[NDArray[np.floating], ...]
+# Of a row, in the order in which a caller of Predictor gives them.
+_TEXT_FIELDS = ("text", "text_pair", "words")
+_FIELDS = {
+    "question-answering": ("question", "context"),
+    "multiple-choice": ("context", "question", "choices"),
+}
 
 
 def export(
@@ -116,7 +122,7 @@ def export(
             maker.int8()
         if openvino:
             maker.openvino()
-        artifact = _describe(subject, maker, run)
+        artifact = _describe(subject, maker)
         write_artifact(working, artifact)
         if speed:
             artifact = replace(artifact, details={**artifact.details, "speed": _time(subject, working)})
@@ -337,8 +343,6 @@ def _difference(first: Logits, second: Logits) -> float:
 
 def _batches(subject: _Subject, rows: EvaluationSplit) -> list[dict[str, NDArray[np.int64]]]:
     """Some training rows, one by one: a batch's padding is nothing to calibrate with."""
-    from understudy.data.encode import Collator
-
     collate = Collator(subject.tokenizer)
     chosen = np.random.default_rng(0).permutation(len(rows.encoded))[:_SAMPLE].tolist()
     made = []
@@ -349,21 +353,16 @@ def _batches(subject: _Subject, rows: EvaluationSplit) -> list[dict[str, NDArray
     return made
 
 
-def _describe(subject: _Subject, maker: _Maker, run: Recipe) -> Artifact:
+def _describe(subject: _Subject, maker: _Maker) -> Artifact:
     """What artifact.json says; the tokenizer and the config are written here."""
-    folder, tokenizer, task = maker.folder, subject.tokenizer, run.task_row
+    folder, tokenizer, run = maker.folder, subject.tokenizer, subject.run
+    task = run.task_row
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.save_pretrained(folder)
     subject.model.config.save_pretrained(folder)
-    kind = KINDS[task.kind]
-    first = next(iter(subject.splits.values())).rows
-    fields = [name for name in (*kind.required, *kind.optional) if name in first.column_names]
-    order = {
-        "question-answering": ("question", "context"),
-        "multiple-choice": ("context", "question", "choices"),
-    }
-    named = order.get(task.kind, tuple(name for name in fields if name in ("text", "text_pair", "words")))
+    columns = next(iter(subject.splits.values())).rows.column_names
+    named = [name for name in _FIELDS.get(task.kind, _TEXT_FIELDS) if name in columns]
     files = [one for one in folder.rglob("*") if one.is_file() and one.name != CARD]
     ids = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
     return Artifact(
@@ -430,8 +429,6 @@ def _shown(name: str | None) -> str | None:
 
 
 def _without_paths(recipe: Recipe) -> str:
-    import yaml
-
     def shorten(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: shorten(one) for key, one in value.items()}
