@@ -39,6 +39,10 @@ def open_file(
     return _ENGINES[engine](path, tuple(inputs), tuple(outputs), threads)
 
 
+# A sum fused with the normalisation after it takes several times as long as the two (docs/LOG.md).
+_SLOWER = ["SkipLayerNormFusion"]
+
+
 def _open_onnx(path: Path, inputs: tuple[str, ...], outputs: tuple[str, ...], threads: int | None) -> Session:
     import onnxruntime
 
@@ -47,7 +51,9 @@ def _open_onnx(path: Path, inputs: tuple[str, ...], outputs: tuple[str, ...], th
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=_SLOWER
+        )
     except Exception as error:  # its errors have no common base
         raise ModelError(
             f"{path} cannot be run by onnxruntime {onnxruntime.__version__}: {error}\nExport the student "
