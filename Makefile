@@ -2,13 +2,13 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup fix check test
+.PHONY: setup fix check test docs
 
 setup:  ## a virtual environment with pinned versions
 	test -x $(BIN)/python || python3 -m venv $(VENV)
 	# torch first and exact: a looser requirement fetches several GB of CUDA packages.
 	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,openvino,scale]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,docs,openvino,scale]'
 
 fix:  ## format, and mend what can be mended
 	$(BIN)/ruff format .
@@ -19,6 +19,9 @@ check:  ## format, lint, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs:  ## the site, in site/; a page or a link that is missing is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 test:  ## all tests; those marked `real` skip where the assets are absent
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile

@@ -1,8 +1,8 @@
-"""Write the tables of README.md and docs/LOG.md from `benchmarks/results`, between their marks.
+"""Write the tables of README.md, docs/LOG.md and docs/results.md from `benchmarks/results`.
 
     python benchmarks/tables.py
 
-A test checks that both say what the results say.
+They stand between marks. A test checks that all say what the results say.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import statistics
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", "docs/LOG.md", "docs/results.md")
 NAMES = {
     "sst2": "SST-2",
     "cola": "CoLA",
@@ -25,7 +26,7 @@ NAMES = {
 
 
 def main() -> None:
-    for name in ("README.md", "docs/LOG.md"):
+    for name in PAGES:
         file = ROOT / name
         file.write_text(with_tables(file.read_text("utf-8")), "utf-8")
 
@@ -96,6 +97,86 @@ def large_table(results: dict) -> str:
         cells += [f"{row['median_ms']:.2f} ms, {row['times_faster']:.1f}×" for row in found[1:]]
         lines.append(f"| {' | '.join(map(str, shape))} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+DESK_TASKS = ("sst2", "cola", "mrpc", "rte", "stsb")
+# A way to its row: what it is called, and which of the timed models it is.
+DESK_WAYS = {
+    "labels": ("labels only, 3 layers of 384", 1),
+    "soft-labels": ("soft labels, 3 layers of 384", 1),
+    "pkd-skip": ("PKD-Skip, 3 layers of 384", 1),
+    "random": ("TinyBERT4, random start, 200 + 200 steps", 2),
+    "general": ("TinyBERT4, general start, 200 + 200 steps", 2),
+    "cut": ("TinyBERT4, cut, 200 + 200 steps", 2),
+    "long": ("TinyBERT4, cut, 600 + 300 steps", 2),
+    "augmented": ("the same on augmented rows", 2),
+    "int8": ("TinyBERT4, cut, 600 + 300 steps, **int8**", 4),
+}
+
+
+def desk_table(results: dict) -> str:
+    """Every way on every task: the mean of its seeds, and what it keeps of the teacher."""
+    speed, metrics, teachers = results["speed"], {}, {}
+    for task in DESK_TASKS:
+        run = _runs(results, f"{task}-cut-")[0]
+        metrics[task] = next(iter(run["scores"]))
+        teachers[task] = run["teacher"][metrics[task]]
+    heads = [f"{NAMES[task]}, {metrics[task]}" for task in DESK_TASKS]
+    lines = [
+        f"| | {' | '.join(heads)} | average | of the teacher | parameters | file | 1 text | 32 texts |",
+        f"|---|{'---|' * (len(heads) + 6)}",
+    ]
+    names = list(speed["models"])
+
+    def line(name: str, scores: dict[str, float | None], timed: int) -> str:
+        known = [task for task in DESK_TASKS if scores[task] is not None]
+        cells = [f"{scores[task]:.3f}" if task in known else "–" for task in DESK_TASKS]
+        share = sum(scores[task] for task in known) / sum(teachers[task] for task in known)
+        cells.append(
+            f"{statistics.mean(scores[task] for task in known):.3f}" if cells.count("–") == 0 else "–"
+        )
+        model = speed["models"][names[timed]]
+        times = {row["batch"]: row["median_ms"] for row in speed["rows"] if row["model"] == names[timed]}
+        cells += [
+            f"{100 * share:.1f} %",
+            f"{model['parameters'] / 1e6:.1f}M",
+            f"{model['bytes'] / 1e6:.1f} MB",
+        ]
+        return f"| {name} | {' | '.join(cells)} | {times[1]:.1f} ms | {times[32]:.0f} ms |"
+
+    lines.append(line("teacher, 12 layers of 384", teachers, 0))
+    for way, (name, timed) in DESK_WAYS.items():
+        runs = {task: _runs(results, f"{task}-{way}-") for task in DESK_TASKS}
+        scores = {task: _mean(found, metrics[task]) if found else None for task, found in runs.items()}
+        lines.append(line(name, scores, timed))
+    return "\n".join(lines) + "\n"
+
+
+def desk_seeds_table(results: dict) -> str:
+    """The same with intervals and seeds, a task after the other."""
+    lines = ["| task | way | metric | mean (95 % of a run): seeds |", "|---|---|---|---|"]
+    for task in DESK_TASKS:
+        for way, (name, _) in DESK_WAYS.items():
+            runs = _runs(results, f"{task}-{way}-")
+            for metric in runs[0]["scores"] if runs else ():
+                lines.append(f"| {NAMES[task]} | {name} | {metric} | {_seeds(runs, metric)} |")
+    return "\n".join(lines) + "\n"
+
+
+def desk_commands(results: dict) -> str:
+    """The command behind each row, of MRPC's first seed."""
+    lines = []
+    for way, (name, _) in DESK_WAYS.items():
+        run = _runs(results, f"mrpc-{way}-")[0]
+        lines.append(f"- {name.replace('**', '')}: `{run['command']}`")
+    return "\n".join(lines) + "\n"
+
+
+def ablation_tables(results: dict) -> str:
+    """As `understudy ablate` writes them."""
+    from understudy.pipeline.ablate import as_markdown
+
+    return as_markdown(results)
 
 
 def augmented_table(results: dict) -> str:
@@ -242,6 +323,10 @@ TABLES = {
     "deploy-large": ("deploy", large_table),
     "augment-rows": ("augment_rows", augment_rows_table),
     "augment-examples": ("augment_rows", augment_examples),
+    "desk": ("desk", desk_table),
+    "desk-seeds": ("desk", desk_seeds_table),
+    "desk-commands": ("desk", desk_commands),
+    "ablations": ("ablations", ablation_tables),
 }
 
 if __name__ == "__main__":

@@ -7,12 +7,14 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from understudy.pipeline.ablate import ablate
+    from understudy.pipeline.run import run
+    from understudy.pipeline.student import distill
     from understudy.recipe.load import load_recipe
     from understudy.recipe.recipe import Recipe
     from understudy.stages.augment import augment
     from understudy.stages.bench import bench
     from understudy.stages.corpus import corpus
-    from understudy.stages.distill import distill
     from understudy.stages.evaluate import evaluate
     from understudy.stages.export import export
     from understudy.stages.finetune import finetune
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __version__ = version("understudy")
 __all__ = [
     "Recipe",
+    "ablate",
     "augment",
     "bench",
     "corpus",
@@ -32,21 +35,24 @@ __all__ = [
     "general",
     "load_recipe",
     "plan",
+    "run",
 ]
 
 # Loaded on first use: importing understudy must not import torch.
 _HOMES = {
     "Recipe": "understudy.recipe.recipe",
+    "ablate": "understudy.pipeline.ablate",
     "augment": "understudy.stages.augment",
     "bench": "understudy.stages.bench",
     "corpus": "understudy.stages.corpus",
-    "distill": "understudy.stages.distill",
+    "distill": "understudy.pipeline.student",
     "evaluate": "understudy.stages.evaluate",
     "export": "understudy.stages.export",
     "finetune": "understudy.stages.finetune",
     "general": "understudy.stages.general",
     "load_recipe": "understudy.recipe.load",
     "plan": "understudy.stages.plan",
+    "run": "understudy.pipeline.run",
 }
 
 
@@ -57,4 +63,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*__all__, "__version__"])

@@ -23,3 +23,7 @@ class OutputError(UnderstudyError):
 
 class TrainingError(UnderstudyError):
     """Training cannot go on: a loss is no number any more."""
+
+
+class PreflightError(UnderstudyError):
+    """A run would fail later: everything that was found, each with what to do."""

@@ -173,6 +173,17 @@ def test_a_seed_decides(encoder: Path, tmp_path: Path) -> None:
     assert found[0] == found[1] != found[2]
 
 
+def test_overwriting_makes_every_shard_anew(encoder: Path, tmp_path: Path) -> None:
+    rows = {"data.train": str(write_classification(tmp_path))}
+    output = tmp_path / "out"
+    for variants, overwrite in ((2, False), (4, True)):
+        settings = SMALL | rows | {"augment.variants": variants}
+        understudy.augment(
+            encoder, task="classification", output_dir=output, settings=settings, overwrite=overwrite
+        )
+    assert max(row["variant"] or 0 for row in rows_of(output)) == 3
+
+
 def test_what_is_refused(encoder: Path, tmp_path: Path) -> None:
     teacher = train_teacher(encoder, "classification", tmp_path)
     files = {"data.train": str(tmp_path / "rows.csv")}

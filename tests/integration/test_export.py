@@ -287,7 +287,15 @@ def test_predictions_from_the_shell(shipped: tuple[Path, Path], tmp_path: Path) 
     assert [line.split("\t")[0] for line in done.stdout.splitlines()] == ["pos", "neg"]
     (tmp_path / "rows.tsv").write_text("sentence\ngood film\n")
     done = run.invoke(app, ["predict", folder, "--file", str(tmp_path / "rows.tsv")])
-    assert "must have the columns text; it has sentence" in str(done.exception)
+    assert "has no column text; it has sentence. Say which one it is: --column text=" in str(done.exception)
+    named = ["predict", folder, "--file", str(tmp_path / "rows.tsv"), "--column"]
+    assert run.invoke(app, [*named, "text=sentence"]).stdout.startswith("pos")
+    assert "got 'review'" in str(run.invoke(app, [*named, "review=sentence"]).exception)
+    done = run.invoke(app, ["predict", folder, str(tmp_path / "rows.tsv")])
+    assert "To label what is in it: --file" in done.stderr
+
+    with pytest.raises(ModelError, match="is not a folder"):
+        Predictor(tmp_path / "nowhere")
 
 
 def test_the_command_shows_the_figures(shipped: tuple[Path, Path], tmp_path: Path) -> None:

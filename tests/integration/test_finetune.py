@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import pytest
 import torch
 from kinds import write_classification, write_pairs, write_regression
 from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoConfig, AutoModelForSequenceClassification, TrainingArguments, pipeline
 
 import understudy
@@ -221,7 +221,10 @@ def test_two_processes_train_together_and_speak_once(encoder: Path, tmp_path: Pa
         str(tmp_path / "t"),
         "--json",
     ]
-    settings = settings_for(file) | {"training.per_device_eval_batch_size": 4, "training.report_to": "none"}
+    settings = settings_for(file) | {
+        "training.per_device_eval_batch_size": 4,
+        "training.report_to": "tensorboard",
+    }
     arguments += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
     finished = subprocess.run(
@@ -235,5 +238,7 @@ def test_two_processes_train_together_and_speak_once(encoder: Path, tmp_path: Pa
     result = json.loads(finished.stdout)  # one object, from one process
     assert result["steps"] == 3 * 16  # 61 rows, 2 × 2 a step
     # What the two scored together while training is what one scores of the saved model.
-    shown = re.findall(r"dev accuracy=([0-9.]+)", finished.stderr)[-1]
-    assert float(shown) == pytest.approx(result["scores"]["dev"]["accuracy"]["value"], abs=1e-3)
+    (events,) = (tmp_path / "t").rglob("events.out.*")  # one process writes them
+    logs = EventAccumulator(str(events)).Reload()
+    shown = logs.Scalars("eval/accuracy")[-1].value
+    assert shown == pytest.approx(result["scores"]["dev"]["accuracy"]["value"], abs=1e-3)

@@ -110,3 +110,9 @@ def test_the_command_says_what_is_missing_and_speaks_json(encoder: Path, tmp_pat
     finished = subprocess.run(command, check=True, capture_output=True, text=True)
     assert json.loads(finished.stdout)["tokens"] == 10
     assert "This machine, measured" in finished.stderr
+
+
+def test_a_whole_run_is_no_stage() -> None:
+    for name in ("desk-sst2", "tinybert4-mrpc"):
+        with pytest.raises(RecipeError, match="plan costs one stage"):
+            understudy.plan(name)

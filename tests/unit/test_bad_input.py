@@ -176,7 +176,7 @@ BAD_RECIPES: Mapping[str, tuple[list[str], tuple[str, ...]]] = {
     "bad_rows misspelt": (["data.bad_rows=ignore"], ("data.bad_rows", "'refuse' or 'drop'", "'ignore'")),
     "one label": (["data.labels=[a]"], ("data.labels", "at least 2")),
     "training is a list": (["training=[1]"], ("training", "dictionary")),
-    "setting without a value": (["training.seed"], ("key=value", "training.seed=7")),
+    "setting without a value": (["training.seed"], ("key=value", "--set seed=7")),
     "setting that is no YAML": (["data.labels=[a"], ("--set data.labels", "not YAML")),
     "setting below a value": (["task.name=x"], ("--set task.name", "'mrpc'")),
 }  # fmt: skip

@@ -91,6 +91,11 @@ def write_artifact(folder: Path, artifact: Artifact) -> dict[str, Any]:
 def read_artifact(folder: Path) -> Artifact:
     """What a folder's artifact.json says, checked."""
     file = folder / ARTIFACT
+    if not folder.is_dir():
+        raise ModelError(f"{folder} is not a folder. Give one that understudy export or run wrote.")
+    inside = folder / "artifact"
+    if not file.is_file() and (inside / ARTIFACT).is_file():
+        raise ModelError(f"{folder} is a whole run. Its artifact is {inside}: give that.")
     if not file.is_file():
         raise ModelError(
             f"{folder} is no artifact: it has no {ARTIFACT}. Make one of a student: understudy export "

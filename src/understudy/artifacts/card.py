@@ -103,15 +103,15 @@ def _summary(artifact: Artifact, origin: Origin) -> str:
         "soft-labels": "distilled from its predictions",
     }
     size = f"{artifact.parameters / 1e6:.1f}M parameters"
+    what = artifact.task if artifact.task == artifact.kind else f"{artifact.task} ({artifact.kind})"
+    labels = f" Labels: {', '.join(artifact.labels)}." if artifact.labels else ""
     if origin.method is None:
-        return f"A model for {artifact.task} ({artifact.kind}) of {size}, as ONNX files."
+        return f"A model for {what} of {size}, as ONNX files.{labels}"
     teacher = f"`{origin.teacher}`" if origin.teacher else "a file of predictions"
     if origin.teacher_parameters:
         teacher += f" ({origin.teacher_parameters / 1e6:.1f}M parameters)"
     how = made[origin.method] if origin.teacher else "distilled from predictions"
-    return (
-        f"A student of {size} for {artifact.task} ({artifact.kind}). Its teacher is {teacher}; it was {how}."
-    )
+    return f"A student of {size} for {what}. Its teacher is {teacher}; it was {how}.{labels}"
 
 
 def _figure(figure: Mapping[str, float]) -> str:

@@ -35,7 +35,7 @@ def input_names(model: PreTrainedModel, tokenizer_names: Sequence[str]) -> tuple
     return tuple(name for name in ENCODER_INPUTS if name in taken and name in given)
 
 
-class _Exported(nn.Module):
+class TensorModel(nn.Module):
     """A model of tensors alone: B texts of L tokens in, logits out.
 
     Of multiple choice every choice is a text of its own, with one logit.
@@ -70,7 +70,7 @@ def export_onnx(model: PreTrainedModel, kind: KindName, names: Sequence[str], pa
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the exporter, about itself
             program = torch.onnx.export(
-                _Exported(model, kind, names).eval(),
+                TensorModel(model, kind, names).eval(),
                 example,
                 dynamo=True,
                 input_names=list(names),

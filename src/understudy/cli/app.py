@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from understudy.cli.ablate import ablate_command
 from understudy.cli.augment import augment_command
 from understudy.cli.bench import bench_command
 from understudy.cli.corpus import corpus_command
@@ -18,6 +19,7 @@ from understudy.cli.general import general_command
 from understudy.cli.plan import plan_command
 from understudy.cli.predict import predict_command
 from understudy.cli.recipes import recipes_command
+from understudy.cli.run import run_command
 from understudy.errors import UnderstudyError
 
 app = typer.Typer(
@@ -27,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("run")(run_command)
 app.command("finetune")(finetune_command)
 app.command("corpus")(corpus_command)
 app.command("general")(general_command)
@@ -36,6 +39,7 @@ app.command("evaluate")(evaluate_command)
 app.command("export")(export_command)
 app.command("predict")(predict_command)
 app.command("bench")(bench_command)
+app.command("ablate")(ablate_command)
 app.command("plan")(plan_command)
 app.command("recipes")(recipes_command)
 
@@ -55,6 +59,12 @@ def understudy_command(
     ] = False,
 ) -> None:
     """Make a small encoder learn the part of a large one.
+
+    `understudy run bert-base-uncased --recipe desk-sst2 --data nyu-mll/glue --output-dir runs/sst2`
+
+    `understudy predict runs/sst2/artifact "a fine film"`
+
+    Or step by step:
 
     `understudy finetune bert-base-uncased --task mrpc --data nyu-mll/glue --output-dir teachers/mrpc`
 

@@ -6,7 +6,8 @@ import contextlib
 import json
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -14,17 +15,20 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from understudy.pipeline.preflight import Finding
     from understudy.stages.result import StageResult
 
 
 @contextlib.contextmanager
 def people_on_stderr() -> Iterator[None]:
     """Send what libraries print to standard error, and keep their chatter down."""
+    import datasets
     import transformers
     from rich.logging import RichHandler
 
     transformers.logging.set_verbosity(logging.ERROR)
     transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # loading takes seconds
+    datasets.disable_progress_bars()  # so does what it does
     console = Console(stderr=True)
     handler = RichHandler(console=console, show_time=False, show_path=False, show_level=False)
     ours = logging.getLogger("understudy")
@@ -47,7 +51,9 @@ def say_how_to_continue(
     try:
         yield
     except KeyboardInterrupt:
-        Console(stderr=True).print(f"\nInterrupted. Run the same command again: it continues {kept}.")
+        Console(stderr=True).print(
+            f"\nInterrupted. Run the same command again, without --overwrite: it continues {kept}."
+        )
         raise
 
 
@@ -217,6 +223,77 @@ def print_exported(result: StageResult) -> None:
     console.print(f"Everything is in {result.output_dir}; try understudy predict {result.output_dir} …")
 
 
+def print_findings(findings: Sequence[Finding]) -> None:
+    """What a preflight found, or that it found nothing."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for finding in findings:
+        colour = "red" if finding.level == "error" else "yellow"
+        console.print(f"[{colour}]{finding.level} {finding.check}[/]: {escape(finding.message)}")
+    if all(finding.level == "warning" for finding in findings):
+        console.print("Nothing that would fail was found.")
+
+
+def print_run(result: StageResult) -> None:
+    """Was it worth it? Teacher against student, and where everything is."""
+    from understudy.report.page import headline
+
+    content, console = result.content, Console(stderr=True, highlight=False)
+    table = Table(title=f"{content['task']}: {result.output_dir}", title_justify="left")
+    metrics = list(content["models"][0]["scores"])
+    for heading in ("", *metrics, "file", "1 text", "32 texts"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for place, one in enumerate(content["models"]):  # two lines each, for narrow terminals
+        smaller = f"[dim]{one['times_smaller']:.1f}× smaller[/]" if place else ""
+        faster = {
+            b: f"[dim]{times:.1f}× faster[/]" if place else "" for b, times in one["times_faster"].items()
+        }
+        scores = [one["scores"][name] for name in metrics]
+        table.add_row(
+            f"{one['model']}\n[dim]{one['parameters'] / 1e6:.1f}M parameters[/]",
+            *(f"{score['value']:.3f}\n[dim]{score['low']:.3f}–{score['high']:.3f}[/]" for score in scores),
+            f"{one['bytes'] / 1e6:.1f} MB\n{smaller}",
+            *(f"{one['milliseconds'][batch]:.1f} ms\n{faster[batch]}" for batch in ("1", "32")),
+            end_section=True,
+        )
+    console.print(table)
+    for note in content["notes"]:
+        console.print(note, style="bold yellow")
+    console.print(headline(content), style="bold")
+    where = _short(result.output_dir)
+    console.print(f"Look at it:  {where}/report.html", soft_wrap=True)
+    console.print(f"Use it:      understudy predict {where}/artifact …", soft_wrap=True)
+    console.print(
+        f"Ship it:     {where}/artifact (int8 and fp32 ONNX, tokenizer, model card)", soft_wrap=True
+    )
+
+
+def print_ablation(result: StageResult) -> None:
+    """Each table with its seeds, and which of the paper's orders it shows."""
+    console, num_seeds = Console(stderr=True, highlight=False), len(result.content["seeds"])
+    for ablation in result.content["tables"].values():
+        table = Table(title=f"{ablation['title']} ({ablation['table']})", title_justify="left")
+        for heading in ("task", "", "mean (95 % of a run)", "seeds"):
+            table.add_column(heading)
+        for row in ablation["rows"]:
+            seeds = ", ".join(f"{value:.3f}" for value in row["seeds"])
+            figure = _figure({"value": row["mean"], "low": row["low"], "high": row["high"]})
+            table.add_row(row["task"], row["variant"], f"{row['metric']} {figure}", seeds)
+        console.print(table)
+        for claim in ablation["claims"]:
+            seen = "seen" if claim["seen"] else "not seen"
+            console.print(
+                f"{claim['task']}: {claim['claim']}: {seen}, {claim['difference']:+.3f}, with "
+                f"{claim['seeds']} of {num_seeds} seeds"
+            )
+    console.print(f"Everything is in {result.output_dir}: table.md, a picture of each table, every run")
+
+
+def _short(path: Path | None) -> str:
+    """From here, where it lies below."""
+    assert path is not None
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
 def print_bench(result: StageResult) -> None:
     """Size and memory of each model, then its times, and on which machine."""
     content, console = result.content, Console(stderr=True, highlight=False)
@@ -224,11 +301,12 @@ def print_bench(result: StageResult) -> None:
     table = Table(title="Size", title_justify="left")
     for heading in ("model", "form", "file", "smaller", "parameters", "peak memory", "score"):
         table.add_column(heading)
+    shown = _last_parts(models)
     for name, one in models.items():
         scores = ", ".join(f"{metric} {value:.3f}" for metric, value in one["scores"].items())
         size, memory = f"{one['bytes'] / 1e6:.1f} MB", f"{one['peak_memory'] / 1e6:,.0f} MB"
         smaller, parameters = f"{one['times_smaller']:.1f}×", f"{one['parameters'] / 1e6:.1f}M"
-        table.add_row(name, one["form"], size, smaller, parameters, memory, scores)
+        table.add_row(shown[name], one["form"], size, smaller, parameters, memory, scores)
     console.print(table)
     table = Table(title="Speed", title_justify="left")
     for heading in ("threads", "texts", "tokens", "model", "median", "95 %", "texts/s", "faster", "MFLOP"):
@@ -236,7 +314,7 @@ def print_bench(result: StageResult) -> None:
     for row in rows:
         table.add_row(
             *(str(row[name]) for name in ("threads", "batch", "length")),
-            row["model"],
+            shown[row["model"]],
             f"{row['median_ms']:.2f} ms",
             f"{row['p95_ms']:.2f} ms",
             f"{row['texts_per_second']:,.0f}",
@@ -255,6 +333,12 @@ def print_bench(result: StageResult) -> None:
         console.print(f"Everything is in {result.output_dir}")
         if content.get("picture") is None:
             console.print("No picture of score against latency: fewer than two of them have a score.")
+
+
+def _last_parts(names: Iterable[str]) -> dict[str, str]:
+    """Paths by their last parts, where those differ; a table has no room for more."""
+    short = {name: Path(name).name for name in names}
+    return short if len(set(short.values())) == len(short) else {name: name for name in short}
 
 
 def _duration(hours: float) -> str:

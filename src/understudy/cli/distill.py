@@ -56,7 +56,7 @@ def distill_command(
     an interruption and it continues.
     """
     from understudy.cli.console import people_on_stderr, print_json, print_scores, say_how_to_continue
-    from understudy.stages.distill import distill
+    from understudy.pipeline.student import distill
 
     with people_on_stderr(), say_how_to_continue():
         result = distill(

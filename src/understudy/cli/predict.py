@@ -24,8 +24,14 @@ def predict_command(
         Path | None,
         typer.Option("--file", help="CSV, TSV or JSON lines with the fields; else a text a line."),
     ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--column", metavar="FIELD=NAME", help="What a field is called in --file: text=review."),
+    ] = None,
     model: Annotated[str | None, typer.Option("--model", help="fp32, int8 …; the default is int8.")] = None,
-    threads: Annotated[int | None, typer.Option("--threads", min=1)] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="Of one pass; the engine's choice by default.")
+    ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 32,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
 ) -> None:
@@ -48,9 +54,11 @@ def predict_command(
         raise DataError("give texts or --file, not both.")
     rows: Iterable[Any]
     if texts:
+        if len(texts) == 1 and Path(texts[0]).is_file():
+            typer.echo(f"{texts[0]} is taken as a text. To label what is in it: --file {texts[0]}", err=True)
         rows = list(_grouped(texts, fields))
     elif file is not None:
-        rows = _read(file, fields)
+        rows = _read(file, fields, _named(columns or [], fields))
     elif sys.stdin.isatty():
         raise DataError("give texts, --file, or a pipe: understudy predict ARTIFACT 'a text'")
     else:
@@ -78,7 +86,16 @@ def _grouped(texts: list[str], fields: Any) -> Iterator[Any]:
         yield texts[start] if size == 1 else tuple(texts[start : start + size])
 
 
-def _read(file: Path, fields: Any) -> Iterator[Any]:
+def _named(columns: list[str], fields: Any) -> dict[str, str]:
+    """Each field and its column."""
+    given = dict(column.partition("=")[::2] for column in columns)
+    wrong = sorted(set(given) - set(fields))
+    if wrong:
+        raise DataError(f"--column must be FIELD=NAME with a field of {', '.join(fields)}; got {wrong[0]!r}.")
+    return {name: given.get(name, name) for name in fields}
+
+
+def _read(file: Path, fields: Any, columns: dict[str, str]) -> Iterator[Any]:
     """Rows of a file, one by one."""
     try:
         if file.suffix not in (".csv", ".tsv"):
@@ -87,14 +104,15 @@ def _read(file: Path, fields: Any) -> Iterator[Any]:
         else:
             with file.open(encoding="utf-8", newline="") as lines:
                 table = csv.DictReader(lines, delimiter="\t" if file.suffix == ".tsv" else ",")
-                missing = [name for name in fields if name not in (table.fieldnames or ())]
-                if missing:
-                    raise DataError(
-                        f"{file} must have the columns {', '.join(fields)}; it has "
-                        f"{', '.join(table.fieldnames or ['none'])}."
-                    )
+                for name, column in columns.items():
+                    if column not in (table.fieldnames or ()):
+                        raise DataError(
+                            f"{file} has no column {column}; it has "
+                            f"{', '.join(table.fieldnames or ['none'])}. "
+                            f"Say which one it is: --column {name}=…"
+                        )
                 for row in table:
-                    yield {name: row[name] for name in fields}
+                    yield {name: row[column] for name, column in columns.items()}
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file} cannot be read: {error}") from None
 

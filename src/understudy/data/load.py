@@ -14,11 +14,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 import pyarrow as pa
 from datasets import Dataset
 from tqdm.auto import tqdm
@@ -93,6 +94,12 @@ def load_data(
     reports = {}
     for split, source in sources.items():
         loaded[split], reports[split] = _checked(task, source, names, settings.bad_rows)
+    hashes = {split: source.key for split, source in sources.items()}
+    # Augmented rows are made of so many, and all are read.
+    if settings.max_rows is not None and settings.augmented is None and "train" in loaded:
+        loaded["train"] = _some_rows(loaded["train"], settings.max_rows)
+        hashes["train"] += f"-{settings.max_rows}"
+        reports["train"] = replace(reports["train"], num_used=len(loaded["train"]))
     first = next(iter(sources.values()))
     return TaskData(
         splits=loaded,
@@ -100,8 +107,16 @@ def load_data(
         reports=reports,
         columns=first.columns,
         guessed=first.guessed,
-        hashes={split: source.key for split, source in sources.items()},
+        hashes=hashes,
     )
+
+
+def _some_rows(rows: Dataset, count: int) -> Dataset:
+    """So many rows, in their order; the same ones each time."""
+    if len(rows) <= count:
+        return rows
+    chosen = np.random.default_rng(0).permutation(len(rows))[:count]
+    return rows.select(np.sort(chosen))
 
 
 def _discover_labels(task: Task, source: Source, model_labels: Sequence[str] | None) -> tuple[str, ...]:

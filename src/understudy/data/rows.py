@@ -44,6 +44,7 @@ class RowReport:
     num_kept: int = 0
     problems: dict[str, int] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)
+    num_used: int | None = None  # where data.max_rows takes fewer than were kept
 
     @property
     def num_bad(self) -> int:

@@ -42,6 +42,9 @@ class DataSettings(BaseModel):
     """Tokens per example, special tokens included; the task's own where not given."""
     stride: Annotated[int, Field(ge=0)] | None = None
     """Question answering: tokens that neighbouring windows share; 128 or a third where not given."""
+    max_rows: Annotated[int, Field(ge=1)] | None = None
+    """Learn from so many rows of the training set, drawn once at random; from all where not given. Augmented
+    rows are all read: augment with the same number, and they are made of these."""
     bad_rows: Literal["refuse", "drop"] = "refuse"
     """Stop with a list of the bad rows, or leave them out and report how many."""
 

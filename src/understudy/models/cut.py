@@ -117,7 +117,7 @@ def cut_weights(
     Returns:
         The source's hidden channels that the student's are.
     """
-    _check_fit(student.config, source.config)
+    check_fit(student.config, source.config)
     wanted, whole = _sizes(student.config), _sizes(source.config)
     family = FAMILIES[source.config.model_type]
     kept: dict[tuple[Axis, int], Tensor] = {}
@@ -273,7 +273,14 @@ def _axes(name: str, family: Family, num_dimensions: int, factorised: bool) -> t
     return (hidden,) * num_dimensions
 
 
-def _check_fit(student: Any, source: Any) -> None:
+def check_cut(student: Any, source: Any, choice: LayerChoice | Sequence[int]) -> None:
+    """Refuse a cut that cannot be made, by the two configs alone."""
+    check_fit(student, source)
+    choose_layers(choice, student.num_hidden_layers, source.num_hidden_layers)
+
+
+def check_fit(student: Any, source: Any) -> None:
+    """Refuse a student that is not the source made narrower."""
     family = source.model_type
     if family not in FAMILIES:
         raise ModelError(

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import transformers
+from huggingface_hub import snapshot_download
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
 from understudy.data.labels import check_labels, named_labels
@@ -62,6 +63,19 @@ def _glues_words(tokenizer: Any) -> bool:
     """Whether words given one by one lose the space before them, as RoBERTa's do by default."""
     pre_tokenizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "pre_tokenizer", None)
     return getattr(pre_tokenizer, "add_prefix_space", True) is False
+
+
+def local_folder(model: str) -> str:
+    """Where a model's files lie on this machine; those of a hub's are fetched where there is a network."""
+    if Path(model).expanduser().is_dir():
+        return str(Path(model).expanduser())
+    _check_exists(model)
+    try:
+        return str(snapshot_download(model, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model"]))
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"{model!r} is neither a model's folder here nor a hub name that can be reached: {error}"
+        ) from None
 
 
 def _check_exists(model: str) -> None:

@@ -113,7 +113,7 @@ def parse_settings(settings: Sequence[str] | Mapping[str, Any]) -> dict[str, Any
 def _split(setting: str) -> tuple[str, Any]:
     key, equals, text = setting.partition("=")
     if not equals or not key.strip():
-        raise RecipeError(f"--set must be key=value, got {setting!r}, e.g. --set training.seed=7.")
+        raise RecipeError(f"--set must be key=value, got {setting!r}, e.g. --set seed=7.")
     try:
         return key.strip(), yaml.safe_load(text)
     except yaml.YAMLError as error:

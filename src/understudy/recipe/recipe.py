@@ -24,6 +24,7 @@ from understudy.recipe.distillation import (
     PredictionSettings,
     SoftLabelSettings,
 )
+from understudy.recipe.whole_run import ExportSettings, FinetuneSettings
 from understudy.training.arguments import check_training
 
 
@@ -64,7 +65,11 @@ class Recipe(BaseModel):
     soft_labels: SoftLabelSettings | None = None
     patient: PatientSettings | None = None
     augment: AugmentSettings | None = None
-    """How the training set is augmented; read by `understudy augment`."""
+    """How the training set is augmented; read by `understudy augment` and `understudy run`."""
+    finetune: FinetuneSettings | None = None
+    """How `understudy run` makes the teacher, where none is given."""
+    export: ExportSettings | None = None
+    """How `understudy run` ships the student."""
     corpus: CorpusSettings | None = None
     general: GeneralSettings | None = None
 
@@ -85,7 +90,7 @@ class Recipe(BaseModel):
                 changed["task"] = get_task(recipe.task).name
             elif recipe.run not in ("general", "corpus"):
                 raise RecipeError("task must be given, e.g. task: mrpc.")
-            for name in (*STAGES, "general"):
+            for name in (*STAGES, "general", "finetune"):
                 block = getattr(recipe, name)
                 if block is not None:
                     changed[name] = _check_block(name, block)
@@ -137,24 +142,18 @@ _BLOCKS: Mapping[str, type[BaseModel]] = {
     "augment": AugmentSettings,
     "corpus": CorpusSettings,
     "general": GeneralSettings,
+    "finetune": FinetuneSettings,
+    "export": ExportSettings,
 }
 STAGES = ("intermediate", "prediction", "soft_labels", "patient")
 # The keys that a run reads beside those of every recipe; None is fine-tuning.
 _TASK_KEYS = ("task", "data", "augment")
+_DISTILL_KEYS = (*_TASK_KEYS, "teacher", "student", "dropout", "attention", "finetune", "export")
 _KEYS: Mapping[str | None, tuple[str, ...]] = {
     None: (*_TASK_KEYS, "model", "training", "dropout", "attention"),
-    "tinybert": (
-        *_TASK_KEYS,
-        "teacher",
-        "student",
-        "normalization",
-        "dropout",
-        "attention",
-        "intermediate",
-        "prediction",
-    ),
-    "soft-labels": (*_TASK_KEYS, "teacher", "student", "dropout", "attention", "soft_labels"),
-    "patient": (*_TASK_KEYS, "teacher", "student", "dropout", "attention", "soft_labels", "patient"),
+    "tinybert": (*_DISTILL_KEYS, "normalization", "intermediate", "prediction"),
+    "soft-labels": (*_DISTILL_KEYS, "soft_labels"),
+    "patient": (*_DISTILL_KEYS, "soft_labels", "patient"),
     "general": ("teacher", "student", "normalization", "dropout", "attention", "general"),
     "corpus": ("corpus",),
 }
@@ -189,7 +188,8 @@ def _given(block: BaseModel) -> set[str]:
 
 def _check_block(name: str, block: Any) -> Any:
     """A stage's block with its TrainingArguments checked, those to be tried included."""
-    refused = {"intermediate": _NOT_INTERMEDIATE, "general": _NOT_GENERAL}.get(name, _NOT_TRIALS)
+    own = {"intermediate": _NOT_INTERMEDIATE, "general": _NOT_GENERAL, "finetune": {}}
+    refused = own.get(name, _NOT_TRIALS)
     for key, reason in refused.items():
         if block.training.get(key):
             raise RecipeError(f"{name}.training.{key} cannot be set: {reason}.")
@@ -247,6 +247,10 @@ def _refuse_without_effect(recipe: Recipe) -> None:
                 raise RecipeError(f"{name}.{idle[0]} has no effect on numbers: there are no classes.")
     if recipe.soft_labels is not None and recipe.soft_labels.predictions is not None:
         _check_predictions(recipe)
+    if recipe.finetune is not None and recipe.teacher is not None:
+        raise RecipeError(
+            "teacher and finetune exclude each other: a teacher is fine-tuned already. Leave one out."
+        )
     known = {key for keys in _KEYS.values() for key in keys}
     unread = sorted(known - set(_KEYS[recipe.run]))
     given = [name for name in unread if getattr(recipe, name) != Recipe.model_fields[name].default]

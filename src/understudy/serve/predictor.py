@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
-from understudy.artifacts.artifact import TOKENIZER, checked_file, read_artifact
-from understudy.artifacts.session import Logits, open_model, pad
+from understudy.artifacts.artifact import TOKENIZER, Artifact, checked_file, read_artifact
+from understudy.artifacts.session import Logits, Session, open_model, pad
 from understudy.data.decode import best_answer, entities, softmax, word_tags
 from understudy.data.tokens import TextReader, Window
 from understudy.errors import ModelError
@@ -57,14 +57,25 @@ class Predictor:
         self, artifact_dir: str | Path, *, model: str | None = None, threads: int | None = None
     ) -> None:
         folder = Path(artifact_dir).expanduser()
-        self.artifact = read_artifact(folder)
-        self._session = open_model(folder, self.artifact, self.artifact.choose(model), threads=threads)
+        artifact = read_artifact(folder)
+        session = open_model(folder, artifact, artifact.choose(model), threads=threads)
+        self._assemble(artifact, session, _open_tokenizer(checked_file(folder, artifact, TOKENIZER)))
+
+    @classmethod
+    def of(cls, artifact: Artifact, session: Session, tokenizer: Tokenizer) -> Predictor:
+        """A predictor of parts that lie in no folder."""
+        made = cls.__new__(cls)
+        made._assemble(artifact, session, tokenizer)
+        return made
+
+    def _assemble(self, artifact: Artifact, session: Session, tokenizer: Tokenizer) -> None:
+        self.artifact, self._session = artifact, session
         self._reader = TextReader(
-            _open_tokenizer(checked_file(folder, self.artifact, TOKENIZER)),
-            self.artifact.kind,
-            max_length=self.artifact.max_length,
-            stride=self.artifact.stride,
-            truncation_side=self.artifact.truncation_side,
+            tokenizer,
+            artifact.kind,
+            max_length=artifact.max_length,
+            stride=artifact.stride,
+            truncation_side=artifact.truncation_side,
         )
 
     def __call__(self, inputs: Any, *, batch_size: int = 32) -> Any:

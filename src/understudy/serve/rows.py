@@ -23,7 +23,9 @@ def read_row(given: Any, kind: KindName, fields: Sequence[str]) -> Row:
     row = _named(given, kind, fields)
     unknown = sorted(set(row) - set(fields) - ({"text"} if kind == "token-classification" else set()))
     if unknown:
-        raise DataError(f"a row has {', '.join(fields)}; got {', '.join(map(str, unknown))} too.")
+        raise DataError(
+            f"a row must have {' and '.join(fields)} and nothing else; got {', '.join(map(str, row))}."
+        )
     if kind == "token-classification":
         return _with_words(row)
     if kind == "multiple-choice":

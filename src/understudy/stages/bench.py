@@ -15,7 +15,13 @@ from understudy.artifacts.onnx import input_names
 from understudy.data.tasks import KINDS, get_task
 from understudy.errors import ModelError, OutputError, RecipeError
 from understudy.models.flop import forward_flop
-from understudy.models.pretrained import has_head_for, load_config, load_tokenizer, positions_of
+from understudy.models.pretrained import (
+    has_head_for,
+    load_config,
+    load_tokenizer,
+    local_folder,
+    positions_of,
+)
 from understudy.stages.result import RESULT, StageResult, saved_recipe, student_inside, versions, write_result
 from understudy.stages.runners import open_artifact, open_folder
 from understudy.timing.machine import describe_machine
@@ -102,9 +108,7 @@ def _find(model: str) -> list[_Model]:
         return _forms(folder, form or None)
     if form:
         raise ModelError(f"{folder} is no artifact, so that it has no {form!r}. Export it first.")
-    if not Path(folder).is_dir():
-        raise ModelError(f"{folder} is not a folder. Give a model's folder, an artifact, or ARTIFACT:int8.")
-    return [_torch_model(str(student_inside(folder)), folder)]
+    return [_torch_model(local_folder(str(student_inside(folder))), folder)]
 
 
 def _is_bench(result: Path) -> bool:

@@ -27,7 +27,7 @@ from understudy.stages.result import (
     data_content,
     hash_model,
     hash_start,
-    refuse_augment,
+    refuse_other_stages,
     resolve_paths,
     saved_recipe,
     score_content,
@@ -44,57 +44,6 @@ from understudy.training.cpu import tune_cpu
 PREFIXES = {"tinybert": "tinybert", "patient": "pkd", "soft-labels": "soft-labels"}
 
 
-def distill(
-    teacher: str | Path | None = None,
-    *,
-    output_dir: str | Path,
-    student: str | None = None,
-    method: str = "tinybert",
-    predictions: str | Path | None = None,
-    task: str | None = None,
-    data: str | Path | None = None,
-    recipe: str | Path | None = None,
-    settings: Sequence[str] | Mapping[str, Any] = (),
-    overwrite: bool = False,
-) -> StageResult:
-    """Distil a fine-tuned teacher into a small student and score both on the development set.
-
-    Args:
-        teacher: a folder or a hub name; one that `finetune` wrote knows its task and data.
-        student: a shape (`tinybert-4l-312d`, `6l-384d`), started as the recipe says, or a saved encoder
-            to start from; the recipe's where not given.
-        method: `tinybert`, intermediate layers and then predictions; `soft-labels`, labels and the
-            teacher's predictions; `patient`, these and the first token's states.
-        predictions: a Parquet file of what any model said about the training rows, in place of a teacher,
-            with method `soft-labels`; see `docs/reference/recipes.md`.
-        recipe: a shipped name or a file; `tinybert-TASK`, `pkd-KIND` or `soft-labels-KIND` where not
-            given.
-        settings: over the recipe, e.g. `{"prediction.temperature": 2}`.
-        output_dir: gets the student in `student/`, result.json, recipe.yaml and a folder per stage. A
-            run that was interrupted there continues.
-
-    Example:
-        >>> understudy.distill(                                    # doctest: +SKIP
-        ...     "teachers/mrpc", student="tinybert-4l-312d", output_dir="students/mrpc"
-        ... ).scores
-        {'dev': {'f1': …, 'accuracy': …}}
-    """
-    return distill_from_recipe(
-        distill_recipe(
-            teacher,
-            student=student,
-            method=method,
-            predictions=predictions,
-            task=task,
-            data=data,
-            recipe=recipe,
-            settings=settings,
-        ),
-        Path(output_dir),
-        overwrite=overwrite,
-    )
-
-
 def distill_recipe(
     teacher: str | Path | None,
     *,
@@ -105,14 +54,20 @@ def distill_recipe(
     data: str | Path | None,
     recipe: str | Path | None,
     settings: Sequence[str] | Mapping[str, Any],
+    without: Sequence[str] = (),
 ) -> Recipe:
-    """The recipe that a command's arguments describe, with what the teacher's own recipe knows."""
+    """The recipe that a command's arguments describe, with what the teacher's own recipe knows.
+
+    Args:
+        without: blocks of the named recipe that are left out.
+    """
     if method not in get_args(Method):
         raise RecipeError(f"--method must be one of {', '.join(get_args(Method))}; got {method!r}.")
     if predictions is not None and method != "soft-labels":
         raise RecipeError("--predictions goes with --method soft-labels: a file has no layers to learn from.")
     teacher = student_inside(teacher) if teacher is not None else None
-    given = what_is_given({"teacher": teacher, "data.source": data, "soft_labels.predictions": predictions})
+    given: dict[str, Any] = dict.fromkeys(without)
+    given |= what_is_given({"teacher": teacher, "data.source": data, "soft_labels.predictions": predictions})
     settings = parse_settings(settings)
     if student is not None:
         start = student_settings(student)
@@ -139,7 +94,7 @@ def distill_recipe(
 
 
 def distill_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = False) -> StageResult:
-    """Distil as a recipe says; see `distill`.
+    """Distil as a recipe says: train the student, score it beside its teacher.
 
     In a distributed run every process returns, and the first one's result alone has content.
     """
@@ -150,7 +105,7 @@ def distill_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
             "soft-labels, soft_labels.predictions: a file of predictions."
         )
     check_start(recipe.student)
-    refuse_augment(recipe)
+    refuse_other_stages(recipe)
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
     check_output(output_dir, recipe, overwrite=overwrite)
     arguments = build_arguments({"seed": recipe.seed, **main_block(recipe).training}, output_dir)

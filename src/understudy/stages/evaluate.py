@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from understudy.data.sources import dev_splits
 from understudy.errors import OutputError, RecipeError
 from understudy.evaluation.compare import compare
 from understudy.evaluation.score import Score, prepare_split, score_model
+from understudy.files import write_atomically
 from understudy.models.pretrained import (
     check_max_length,
     load_config,
@@ -36,6 +38,8 @@ from understudy.stages.result import (
     write_result,
 )
 
+PREDICTIONS = "predictions.jsonl"
+
 
 def evaluate(
     model: str | Path,
@@ -55,7 +59,7 @@ def evaluate(
         model: a folder or a hub name. A folder that `finetune` or `distill` wrote knows its task and data.
         split: the task's development sets where not given.
         against: another model, scored on the same rows; differences come with paired intervals.
-        output_dir: gets result.json, where given.
+        output_dir: gets result.json, and predictions.jsonl with what was said of every row, where given.
 
     Example:
         >>> understudy.evaluate("student", against="teacher").content["difference"]  # doctest: +SKIP
@@ -93,8 +97,34 @@ def evaluate(
         content |= compare(run.task_row, scores, other)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
+        write_predictions(folder / PREDICTIONS, loaded, scores, others[0] if others else None)
         write_result(folder, content)
     return StageResult(folder, content)
+
+
+def write_predictions(
+    path: Path, data: TaskData, scores: Mapping[str, Score], others: Mapping[str, Score] | None
+) -> None:
+    """Every row with its fields, its label, and what one model or both said of it."""
+    lines = []
+    for split, rows in data.splits.items():
+        said = {"prediction": scores[split]} | ({"against": others[split]} if others else {})
+        for place, row in enumerate(rows):
+            for field in ("label", "tags"):
+                if field in row:
+                    row[field] = label_names(row[field], data.labels)
+            answers = {
+                who: label_names(score.predictions.values[place], data.labels) for who, score in said.items()
+            }
+            lines.append(json.dumps({"split": split, **row, **answers}, ensure_ascii=False) + "\n")
+    write_atomically(path, "".join(lines))
+
+
+def label_names(value: Any, labels: Sequence[str] | None) -> Any:
+    """A label's name, or those of a list; what has none is itself."""
+    if isinstance(value, list):
+        return [label_names(one, labels) for one in value]
+    return labels[value] if labels is not None and isinstance(value, int) else value
 
 
 def evaluation_recipe(

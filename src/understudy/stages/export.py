@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from understudy.artifacts.artifact import Artifact, ExportedModel, write_artifact
+from understudy.artifacts.artifact import Artifact, ExportedModel, read_artifact, write_artifact
 from understudy.artifacts.card import Origin, write_card
 from understudy.artifacts.gate import quantize_less
 from understudy.artifacts.int8 import parts_of, quantize
@@ -35,7 +35,7 @@ from understudy.evaluation.score import (
     prepare_split,
     score_logits,
 )
-from understudy.files import hash_file
+from understudy.files import hash_file, write_atomically
 from understudy.models.pretrained import load_config, model_labels
 from understudy.recipe.load import load_recipe
 from understudy.recipe.recipe import Recipe
@@ -43,6 +43,7 @@ from understudy.stages.bench import bench
 from understudy.stages.evaluate import evaluation_recipe, load_to_score
 from understudy.stages.result import (
     RESULT,
+    STUDENT,
     StageResult,
     announce,
     hash_model,
@@ -356,27 +357,13 @@ def _batches(subject: _Subject, rows: EvaluationSplit) -> list[dict[str, NDArray
 def _describe(subject: _Subject, maker: _Maker) -> Artifact:
     """What artifact.json says; the tokenizer and the config are written here."""
     folder, tokenizer, run = maker.folder, subject.tokenizer, subject.run
-    task = run.task_row
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.save_pretrained(folder)
     subject.model.config.save_pretrained(folder)
-    columns = next(iter(subject.splits.values())).rows.column_names
-    named = [name for name in _FIELDS.get(task.kind, _TEXT_FIELDS) if name in columns]
     files = [one for one in folder.rglob("*") if one.is_file() and one.name != CARD]
-    ids = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
     return Artifact(
-        task=task.name,
-        kind=task.kind,
-        fields=named,
-        labels=subject.data.labels,
-        unanswerable=task.unanswerable,
-        max_length=run.max_length,
-        stride=run.data.stride,
-        truncation_side=tokenizer.truncation_side,
-        padding={name: ids[name] for name in ids if name in subject.inputs},
-        inputs=subject.inputs,
-        outputs=output_names(task.kind),
+        **what_it_reads(run, tokenizer, subject.data, subject.inputs),
         models=maker.models,
         default="int8" if "int8" in maker.models else "fp32",
         parameters=subject.model.num_parameters(),
@@ -391,22 +378,65 @@ def _describe(subject: _Subject, maker: _Maker) -> Artifact:
     )
 
 
+def what_it_reads(
+    run: Recipe, tokenizer: PreTrainedTokenizerFast, data: TaskData, inputs: Sequence[str]
+) -> dict[str, Any]:
+    """The part of an artifact that says how a text becomes a model's inputs, and logits an answer."""
+    task = run.task_row
+    ids = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
+    columns = next(iter(data.splits.values())).column_names
+    return {
+        "task": task.name,
+        "kind": task.kind,
+        "fields": [name for name in _FIELDS.get(task.kind, _TEXT_FIELDS) if name in columns],
+        "labels": data.labels,
+        "unanswerable": task.unanswerable,
+        "max_length": run.max_length,
+        "stride": run.data.stride,
+        "truncation_side": tokenizer.truncation_side,
+        "padding": {name: ids[name] for name in ids if name in inputs},
+        "inputs": inputs,
+        "outputs": output_names(task.kind),
+    }
+
+
 def _time(subject: _Subject, folder: Path) -> dict[str, Any]:
     """The forms beside torch: one text and 32, of the length that texts of this task mostly have."""
     lengths = [length for split in subject.splits.values() for length in split.encoded["length"][:]]
     length = max(2, int(np.median(lengths)))
-    content = bench([subject.name, folder], batches=(1, 32), lengths=(length,), threads=(1,)).content
-    forms = {name: model["form"] for name, model in content["models"].items()}
-    rows = [{**row, "form": forms[row["model"]]} for row in content["rows"]]
+    return _speed(bench([subject.name, folder], batches=(1, 32), lengths=(length,), threads=(1,)).content)
+
+
+def _speed(timed: Mapping[str, Any], teacher: str | None = None) -> dict[str, Any]:
+    """What a card says of a bench: the times of each form, and of the teacher where one took part."""
+    forms = {name: model["form"] for name, model in timed["models"].items()}
+    if teacher is not None:
+        forms[teacher] = f"teacher, {forms[teacher]}"
+    rows = [{**row, "form": forms[row["model"]]} for row in timed["rows"]]
     for row in rows:
         del row["model"]
-    return {"machine": content["machine"], "rows": rows}
+    return {"machine": timed["machine"], "rows": rows}
+
+
+def add_speed_to_card(folder: Path, student: str | Path, timed: Mapping[str, Any]) -> None:
+    """Write an artifact's card again with times that were measured after the export, beside other models.
+
+    Args:
+        student: what was exported.
+        timed: the content of a bench of the teacher, the student and the artifact.
+    """
+    artifact = read_artifact(folder)
+    artifact = replace(
+        artifact, details={**artifact.details, "speed": _speed(timed, next(iter(timed["models"])))}
+    )
+    origin = _origin(str(student), str(student_inside(student)))
+    write_atomically(folder / CARD, write_card(artifact, origin))
 
 
 def _origin(student: str, model: str) -> Origin:
     """What the run that made a student left beside it."""
     saved = saved_recipe(model)
-    name = Path(student).resolve().name if Path(student).is_dir() else student
+    name = _title(Path(student).resolve()) if Path(student).is_dir() else student
     if saved is None or not saved.with_name(RESULT).is_file():
         return Origin(name)
     recipe = load_recipe(saved)
@@ -416,11 +446,23 @@ def _origin(student: str, model: str) -> Origin:
         return origin
     return replace(
         origin,
-        teacher=_shown(recipe.teacher),
+        teacher=_teacher_name(recipe.teacher),
         method=result["method"],
         teacher_scores=result.get("against", {}).get("scores", {}),
         teacher_parameters=result["parameters"].get("teacher"),
     )
+
+
+def _title(folder: Path) -> str:
+    """What a student is called: its folder's name, or the run's where that says no more than what it is."""
+    return folder.parent.name if folder.name in ("distilled", STUDENT) else folder.name
+
+
+def _teacher_name(teacher: str | None) -> str | None:
+    """The encoder that became the teacher, where it is known; else the teacher's own name."""
+    saved = saved_recipe(teacher) if teacher is not None else None
+    encoder = load_recipe(saved).model if saved is not None else None
+    return f"{_shown(encoder)}, fine-tuned" if encoder is not None else _shown(teacher)
 
 
 def _shown(name: str | None) -> str | None:

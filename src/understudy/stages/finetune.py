@@ -21,7 +21,7 @@ from understudy.stages.result import (
     check_output,
     data_content,
     hash_model,
-    refuse_augment,
+    refuse_other_stages,
     resolve_paths,
     score_content,
     start_output,
@@ -91,7 +91,7 @@ def finetune_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = 
     """
     if recipe.model is None:
         raise RecipeError("model must be given: a folder or a hub name, e.g. bert-base-uncased.")
-    refuse_augment(recipe)
+    refuse_other_stages(recipe)
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
     check_output(output_dir, recipe, overwrite=overwrite)
     task, model_name, training_dir = recipe.task_row, str(recipe.model), output_dir / TRAINING_FOLDER

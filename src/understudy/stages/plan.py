@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from understudy.errors import RecipeError
 from understudy.recipe.load import load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.stages.cost import Cost
@@ -53,6 +54,11 @@ def plan(
 
 def plan_from_recipe(recipe: Recipe, *, seconds: float = 30.0) -> dict[str, Any]:
     """What a recipe will cost; see `plan`."""
+    if recipe.finetune is not None or (recipe.method is not None and recipe.augment is not None):
+        raise RecipeError(
+            "plan costs one stage, and this recipe is of a whole run. Ask for its stages one by one, e.g. "
+            f"finetune-{recipe.task}, augment-{recipe.task} and tinybert-{recipe.task}."
+        )
     recipe = resolve_paths(recipe)
     tune_cpu()
     with tempfile.TemporaryDirectory(prefix="understudy-plan-") as folder:

@@ -19,6 +19,7 @@ from transformers.utils.hub import cached_file, extract_commit_hash
 from understudy.data.documents import is_pattern
 from understudy.data.labels import fold
 from understudy.data.load import TaskData
+from understudy.data.sources import AUGMENTED_ROWS
 from understudy.errors import ModelError, OutputError, RecipeError
 from understudy.evaluation.score import Score
 from understudy.files import hash_file, write_atomically
@@ -111,7 +112,7 @@ def start_output(output_dir: Path, recipe: Recipe, hashes: Mapping[str, str], *,
         )
     if overwrite:
         (output_dir / RESULT).unlink(missing_ok=True)
-        for name in (TRAINING_FOLDER, STUDENT, *STAGES):
+        for name in (TRAINING_FOLDER, STUDENT, AUGMENTED_ROWS, *STAGES):
             shutil.rmtree(output_dir / name, ignore_errors=True)
     output_dir.mkdir(parents=True, exist_ok=True)
     write_atomically(output_dir / RECIPE, recipe.to_yaml())
@@ -143,7 +144,7 @@ def data_content(data: TaskData) -> dict[str, Any]:
         "columns": dict(data.columns),
         "counts": {
             split: {
-                "rows": report.num_kept,
+                "rows": report.num_kept if report.num_used is None else report.num_used,
                 "dropped": report.num_bad,
                 **({"problems": report.problems} if report.problems else {}),
             }
@@ -183,12 +184,18 @@ def hash_start(recipe: Recipe) -> dict[str, str]:
     return {"student": hash_model(name)} if name is not None else {}
 
 
-def refuse_augment(recipe: Recipe) -> None:
-    """A stage that trains does not augment."""
+def refuse_other_stages(recipe: Recipe) -> None:
+    """A stage that trains does nothing but that."""
     if recipe.augment is not None:
         raise RecipeError(
-            "augment has no effect here. Run understudy augment first, and give its folder as data.augmented."
+            "augment has no effect here. Run understudy augment first, and give its folder as "
+            "data.augmented; or understudy run, which does it all."
         )
+    for name in ("finetune", "export"):
+        if getattr(recipe, name) is not None:
+            raise RecipeError(
+                f"{name} has no effect here: understudy run reads it. Run that, or leave it out."
+            )
 
 
 def resolve_paths(recipe: Recipe) -> Recipe:
@@ -214,9 +221,11 @@ def resolve_paths(recipe: Recipe) -> Recipe:
             and recipe.augment.model_copy(
                 update={
                     name: absolute(getattr(recipe.augment, name))
-                    for name in ("model", "vectors", "vector_words")
+                    for name in ("model", "vectors", "vector_words", "stop_words")
                 }
             ),
+            "finetune": recipe.finetune
+            and recipe.finetune.model_copy(update={"model": absolute(recipe.finetune.model)}),
             "soft_labels": recipe.soft_labels
             and recipe.soft_labels.model_copy(
                 update={"predictions": absolute(recipe.soft_labels.predictions)}

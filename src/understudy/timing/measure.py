@@ -7,19 +7,20 @@ is not loaded. In turns, so that whatever else the machine does hits all of them
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
+import os
+import pickle
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 from tqdm.auto import tqdm
 
 from understudy.errors import UnderstudyError
-from understudy.timing.machine import peak_memory
 
 Run = Callable[[Mapping[str, np.ndarray[Any, Any]]], object]
 # Opens a model with a number of threads, in the process that runs it.
@@ -107,16 +108,21 @@ def _turn(ask: Callable[[Any], Any], batch: int, length: int) -> int:
 
 @contextlib.contextmanager
 def _workers(candidates: Sequence[Candidate], threads: int) -> Iterator[dict[str, Callable[[Any], Any]]]:
-    context = multiprocessing.get_context("spawn")
-    started: list[tuple[Connection, Any]] = []
+    """A process for each. Not by multiprocessing, which would run a user's script again in every one."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "understudy.timing.worker"]
+    started: list[subprocess.Popen[bytes]] = []
     asks: dict[str, Callable[[Any], Any]] = {}
 
-    def make_ask(name: str, connection: Connection) -> Callable[[Any], Any]:
+    def make_ask(name: str, process: subprocess.Popen[bytes]) -> Callable[[Any], Any]:
         def ask(question: Any) -> Any:
-            connection.send(question)
+            assert process.stdin is not None
+            assert process.stdout is not None
             try:
-                answer = connection.recv()
-            except EOFError:
+                pickle.dump(question, process.stdin)
+                process.stdin.flush()
+                answer = pickle.load(process.stdout)
+            except (EOFError, BrokenPipeError):
                 raise UnderstudyError(f"{name}: its process ended. Is there too little memory?") from None
             if isinstance(answer, Exception):
                 raise answer
@@ -126,41 +132,15 @@ def _workers(candidates: Sequence[Candidate], threads: int) -> Iterator[dict[str
 
     try:
         for candidate in candidates:
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(theirs, candidate, threads), daemon=True)
-            process.start()
-            theirs.close()
-            started.append((ours, process))
-            asks[candidate.name] = make_ask(candidate.name, ours)
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+            )
+            started.append(process)
+            assert process.stdin is not None
+            pickle.dump((candidate, threads), process.stdin)
+            asks[candidate.name] = make_ask(candidate.name, process)
         yield asks
     finally:
-        for connection, process in started:
-            connection.close()
-            process.join(timeout=10)
+        for process in started:
             process.kill()
-
-
-def _work(connection: Connection, candidate: Candidate, threads: int) -> None:
-    """A model's process: opens it when first asked, and runs it until nobody asks any more."""
-    run: Run | None = None
-    generator = np.random.default_rng(0)
-    with contextlib.suppress(EOFError, KeyboardInterrupt):
-        while True:
-            question = connection.recv()
-            try:
-                run = run or candidate.opener(threads)
-                if question == "memory":
-                    connection.send(peak_memory())
-                    continue
-                batch, length, count = question
-                arrays = {name: np.zeros((batch, length), np.int64) for name in candidate.inputs}
-                arrays["input_ids"] = generator.integers(0, candidate.num_ids, (batch, length))
-                arrays["attention_mask"] = np.ones((batch, length), np.int64)
-                seconds = []
-                for _ in range(count):
-                    started = time.perf_counter()
-                    run(arrays)
-                    seconds.append(time.perf_counter() - started)
-                connection.send(seconds)
-            except Exception as error:  # the parent's to raise
-                connection.send(UnderstudyError(f"{candidate.name}: {error}"))
+            process.communicate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,8 @@ class OrderedTrainer(Trainer):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.remove_callback(PrinterCallback)
-        if not self.args.disable_tqdm:
-            self.remove_callback(ProgressCallback)
+        self.remove_callback(ProgressCallback)
+        if not self.args.disable_tqdm and sys.stderr.isatty():
             self.add_callback(FiguresOnTheBar())
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int] | None:

@@ -37,6 +37,23 @@ def test_a_task_folder_itself_is_a_source(tmp_path: Path) -> None:
     )
 
 
+def test_some_rows_are_the_same_ones_each_time(tmp_path: Path) -> None:
+    lines = "".join(f"text {number}\t{number % 2}\n" for number in range(50))
+    for name in ("train", "dev"):
+        write(tmp_path / f"{name}.tsv", "sentence\tlabel\n" + lines)
+    task, everything = get_task("sst2"), DataSettings(source=str(tmp_path))
+    some = everything.model_copy(update={"max_rows": 7})
+    first, again = (load_data(task, some, ["train", "dev"]) for _ in range(2))
+    assert first.splits["train"].to_list() == again.splits["train"].to_list()
+    numbers = first.splits["train"]["row"][:]
+    assert len(numbers) == 7
+    assert numbers == sorted(numbers)
+    assert first.reports["train"].num_used == 7
+    assert len(first.splits["dev"]) == 50
+    assert first.hashes["train"] != load_data(task, everything, ["train"]).hashes["train"]
+    assert first.hashes["dev"] == load_data(task, everything, ["dev"]).hashes["dev"]
+
+
 def test_mnli_has_two_dev_sets(tmp_path: Path) -> None:
     for name, label in (("dev_matched", "neutral"), ("dev_mismatched", "entailment")):
         write(tmp_path / "MNLI" / f"{name}.tsv", f"sentence1\tsentence2\tgold_label\na\tb\t{label}\n")

@@ -40,7 +40,7 @@ def test_what_a_caller_may_give(given: Any, kind: Any, fields: Any, expected: An
         (b"a", "classification", ("text",), "got bytes"),
         ("a", "classification", PAIR, "must have text and text_pair; text_pair is missing"),
         (("a",), "classification", PAIR, r"has 2 texts \(text, text_pair\); got 1"),
-        ({"text": "a", "label": 1}, "classification", ("text",), "has text; got label too"),
+        ({"text": "a", "label": 1}, "classification", ("text",), "nothing else; got text, label"),
         ({"text": 3}, "classification", ("text",), "text must be a string; got int"),
         ({"text": "ok \ud83d"}, "classification", ("text",), "half of a surrogate pair at character 3"),
         ({"text": "x" * (MAX_CHARACTERS + 1)}, "classification", ("text",), "at most 2,000,000 characters"),

@@ -1,0 +1,65 @@
+"""`understudy ablate`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from understudy.cli.options import DataOption, JsonOption, OutputOption, SetOption
+
+
+def ablate_command(
+    teachers: Annotated[
+        list[str], typer.Argument(help="Fine-tuned teachers, one for each task.", show_default=False)
+    ],
+    output_dir: OutputOption,
+    tables: Annotated[
+        list[str] | None,
+        typer.Option("--table", help="procedures, objectives or maps; may be repeated. All by default."),
+    ] = None,
+    student: Annotated[str | None, typer.Option("--student", help="General student to start from.")] = None,
+    augmented: Annotated[
+        str | None, typer.Option("--augmented", help="Folder with a folder of augmented rows for each task.")
+    ] = None,
+    seeds: Annotated[str, typer.Option("--seeds", help="With commas between.")] = "1,2,3",
+    data: DataOption = None,
+    recipe: Annotated[
+        str, typer.Option("--recipe", help="Shipped recipe or YAML file of the full run.")
+    ] = "desk-ablate",
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """TinyBERT without one of its parts after the other: the paper's Tables 2, 3 and 4.
+
+    `understudy ablate teachers/mrpc --table maps --student students/general/student --output-dir ablations`
+
+    All three, on two tasks; the table of procedures needs augmented rows too:
+
+    `understudy ablate teachers/mrpc teachers/stsb --student students/general/student
+    --augmented augmented --output-dir ablations`
+
+    What runs have in common is made once. Run the same command again after an interruption.
+    """
+    from understudy.cli.console import people_on_stderr, print_ablation, print_json, say_how_to_continue
+    from understudy.pipeline.ablate import ABLATIONS, ablate
+
+    if not all(part.strip().isdecimal() for part in seeds.split(",")):
+        raise typer.BadParameter(
+            f"--seeds must be whole numbers with commas between, e.g. 1,2,3; got {seeds!r}."
+        )
+    with people_on_stderr(), say_how_to_continue("with the run that it was in"):
+        result = ablate(
+            teachers,
+            output_dir=output_dir,
+            tables=tables or tuple(ABLATIONS),
+            student=student,
+            augmented=augmented,
+            data=data,
+            recipe=recipe,
+            seeds=[int(part) for part in seeds.split(",")],
+            settings=settings or (),
+        )
+        print_ablation(result)
+    if as_json:
+        print_json(result)

@@ -1,0 +1,83 @@
+"""`understudy run`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from understudy.cli.options import (
+    DataOption,
+    JsonOption,
+    OutputOption,
+    OverwriteOption,
+    RecipeOption,
+    SetOption,
+    TaskOption,
+)
+
+
+def run_command(
+    output_dir: OutputOption,
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="Fine-tuned teacher, or an encoder that becomes one: folder or hub name.", show_default=False
+        ),
+    ] = None,
+    student: Annotated[
+        str | None,
+        typer.Option(
+            "--student", help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to start from."
+        ),
+    ] = None,
+    task: TaskOption = None,
+    data: DataOption = None,
+    recipe: RecipeOption = None,
+    settings: SetOption = None,
+    check: Annotated[bool, typer.Option("--check", help="Look for what would fail, and stop there.")] = False,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """From a teacher and a dataset to a shipped student, in one command.
+
+    `understudy run bert-base-uncased --recipe desk-sst2 --data nyu-mll/glue --output-dir runs/sst2`
+
+    Checks everything first; fine-tunes the teacher where the model is still a plain encoder; augments,
+    distils, scores, exports to int8, times, and writes `report.html`. Run the same command again after an
+    interruption, or with other settings: what is finished and unchanged is not made again.
+
+    `understudy run TEACHER --task classification --set data.train=train.csv --set data.dev=dev.csv
+    --recipe desk-classification --output-dir runs/mine`
+    """
+    from understudy.cli.console import (
+        people_on_stderr,
+        print_findings,
+        print_json,
+        print_run,
+        say_how_to_continue,
+    )
+    from understudy.pipeline.preflight import preflight
+    from understudy.pipeline.run import check_folder, run_from_recipe, run_recipe
+    from understudy.stages.result import announce, resolve_paths
+
+    with people_on_stderr(), say_how_to_continue("with the stage that it was in"):
+        built = run_recipe(
+            model, student=student, task=task, data=data, recipe=recipe, settings=settings or ()
+        )
+        if check:
+            check_folder(output_dir, overwrite=overwrite)
+            facts, findings = preflight(resolve_paths(built), output_dir)
+            announce(facts.data)
+            print_findings(findings)
+        else:
+            result = run_from_recipe(built, output_dir, overwrite=overwrite)
+            print_run(result)
+    if check:
+        if as_json:
+            print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False))
+        raise typer.Exit(2 if any(finding.level == "error" for finding in findings) else 0)
+    if as_json:
+        print_json(result)

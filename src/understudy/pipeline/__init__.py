@@ -1,0 +1,1 @@
+"""The whole way: preflight, every stage after the other, ablations."""

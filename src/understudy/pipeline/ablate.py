@@ -1,0 +1,389 @@
+"""TinyBERT's ablations: its Tables 2, 3 and 4 with other teachers, tasks and seeds."""
+
+from __future__ import annotations
+
+import json
+import logging
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from understudy.data.tasks import get_task
+from understudy.errors import OutputError, RecipeError
+from understudy.models.pretrained import load_config
+from understudy.models.student import own_sizes
+from understudy.recipe.load import apply_settings, load_recipe, parse_settings
+from understudy.recipe.recipe import Recipe
+from understudy.report.charts import intervals
+from understudy.stages.distill import distill_from_recipe, distill_recipe
+from understudy.stages.result import (
+    INTERMEDIATE,
+    RECIPE,
+    RESULT,
+    STUDENT,
+    StageResult,
+    hash_model,
+    resolve_paths,
+    student_inside,
+    versions,
+    write_result,
+)
+
+logger = logging.getLogger(__name__)
+
+FULL = "TinyBERT"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A row of a table.
+
+    Attributes:
+        settings: what it changes in the recipe.
+        labels: learn from labels instead: `train`, on the training set after the full run's intermediate
+            stage; `all`, from the start of the full run on its rows, for as many steps as both of its stages.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    labels: str | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An order that the paper's table shows: `above` scores at least as high as `below`."""
+
+    above: str
+    below: str
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A table of the paper: what it compares, and what it found."""
+
+    table: str
+    title: str
+    variants: tuple[Variant, ...]
+    claims: tuple[Claim, ...]
+
+
+_SCRATCH = {"student.model": None, "student.init": "random"}
+_LAYERS_OFF = {"intermediate.weights.attention": 0.0, "intermediate.weights.hidden": 0.0}
+ABLATIONS: Mapping[str, Ablation] = {
+    "procedures": Ablation(
+        "Table 2",
+        "Learning procedures",
+        (
+            Variant("w/o GD", _SCRATCH),
+            Variant("w/o TD", {}, labels="all"),
+            Variant("w/o DA", {"data.augmented": None}),
+        ),
+        (
+            Claim(FULL, "w/o GD"),
+            Claim(FULL, "w/o TD"),
+            Claim(FULL, "w/o DA"),
+            Claim("w/o GD", "w/o TD"),
+            Claim("w/o GD", "w/o DA"),
+        ),
+    ),
+    "objectives": Ablation(
+        "Table 3",
+        "Distillation objectives",
+        (
+            Variant("w/o Embd", {"intermediate.weights.embeddings": 0.0}),
+            Variant("w/o Pred", {}, labels="train"),
+            Variant("w/o Trm", _LAYERS_OFF),
+            Variant("w/o Attn", {"intermediate.weights.attention": 0.0}),
+            Variant("w/o Hidn", {"intermediate.weights.hidden": 0.0}),
+        ),
+        (
+            Claim(FULL, "w/o Embd"),
+            Claim(FULL, "w/o Pred"),
+            Claim(FULL, "w/o Trm"),
+            Claim("w/o Embd", "w/o Trm"),
+            Claim("w/o Pred", "w/o Trm"),
+            Claim("w/o Hidn", "w/o Attn"),
+        ),
+    ),
+    "maps": Ablation(
+        "Table 4",
+        "Mapping functions",
+        (
+            Variant("Top", {"intermediate.layer_map": "top"}),
+            Variant("Bottom", {"intermediate.layer_map": "bottom"}),
+        ),
+        (Claim(FULL, "Top"), Claim(FULL, "Bottom")),
+    ),
+}
+
+
+def ablate(
+    teachers: Sequence[str | Path],
+    *,
+    output_dir: str | Path,
+    tables: Sequence[str] = tuple(ABLATIONS),
+    student: str | None = None,
+    augmented: str | Path | None = None,
+    data: str | Path | None = None,
+    recipe: str | Path = "desk-ablate",
+    seeds: Sequence[int] = (1, 2, 3),
+    settings: Sequence[str] | Mapping[str, Any] = (),
+) -> StageResult:
+    """Run TinyBERT without one of its parts after the other, with several seeds.
+
+    The full run is shared by all tables, its intermediate stage by what differs after it, and the teacher's
+    answers by all. A run that is finished is not made again.
+
+    Args:
+        teachers: fine-tuned models, one for each task.
+        tables: of `procedures` (Table 2), `objectives` (3) and `maps` (4).
+        student: a general student to start from; needed for `procedures`, whose row `w/o GD` leaves it out.
+        augmented: a folder with a folder of augmented rows for each task, by its name; needed for
+            `procedures`, whose row `w/o DA` leaves them out.
+        output_dir: gets a folder for every run, result.json, table.md and a picture of each table.
+
+    Example:
+        >>> understudy.ablate(                                     # doctest: +SKIP
+        ...     ["teachers/mrpc"], tables=["maps"], student="students/general/student",
+        ...     output_dir="ablations",
+        ... ).content["tables"]["maps"]["rows"]
+        [{'task': 'mrpc', 'variant': 'TinyBERT', 'mean': …}, …]
+    """
+    unknown = sorted(set(tables) - set(ABLATIONS))
+    if unknown:
+        raise RecipeError(f"--table must be of {', '.join(ABLATIONS)}; got {unknown[0]!r}.")
+    if "procedures" in tables and (student is None or augmented is None):
+        raise RecipeError(
+            "the table of procedures leaves out general distillation and augmentation one by one. Give both: "
+            "--student students/general/student --augmented augmented"
+        )
+    folder = Path(output_dir).expanduser().resolve()
+    chosen = parse_settings(settings)
+    first = [_full_recipe(one, student, augmented, data, recipe, seeds[0], chosen) for one in teachers]
+    for full in first:
+        _check_full(full, tables)
+    twice = [task for task, count in Counter(full.task for full in first).items() if count > 1]
+    if twice:
+        raise RecipeError(
+            f"two of the teachers are of the task {twice[0]}. Give each an ablation of its own."
+        )
+    scores: dict[tuple[str, str, int], dict[str, Any]] = {}
+    against: dict[str, dict[str, Any]] = {}
+    wanted = [Variant(FULL, {}), *(one for table in tables for one in ABLATIONS[table].variants)]
+    for seed in seeds:
+        for teacher in teachers:
+            full = _full_recipe(teacher, student, augmented, data, recipe, seed, chosen)
+            for variant in wanted:
+                place = folder / str(full.task) / f"{_slug(variant.name)}-{seed}"
+                result = _finish(full, variant, place, folder / str(full.task) / f"{_slug(FULL)}-{seed}")
+                scores[str(full.task), variant.name, seed] = result["scores"]
+                against[str(full.task)] = result["against"]["scores"]
+    content: dict[str, Any] = {
+        "stage": "ablate",
+        "tables": {name: _table(ABLATIONS[name], scores, against, seeds, list(against)) for name in tables},
+        "seeds": list(seeds),
+        "versions": versions(),
+    }
+    write_result(folder, content)
+    for name in tables:
+        _draw(content["tables"][name], folder / f"{name}.svg")
+    (folder / "table.md").write_text(as_markdown(content), "utf-8")
+    return StageResult(folder, content)
+
+
+def _full_recipe(
+    teacher: str | Path,
+    student: str | None,
+    augmented: str | Path | None,
+    data: str | Path | None,
+    recipe: str | Path,
+    seed: int,
+    settings: Mapping[str, Any],
+) -> Recipe:
+    """What one teacher's full run does."""
+    saved = load_recipe(Path(teacher) / "recipe.yaml") if (Path(teacher) / "recipe.yaml").is_file() else None
+    task = saved.task if saved is not None else load_recipe(recipe).task
+    own: dict[str, Any] = {"task": task, "seed": seed, **settings}
+    if augmented is not None:
+        own["data.augmented"] = str(Path(augmented) / str(task))
+    return resolve_paths(
+        distill_recipe(
+            student_inside(teacher),
+            student=student,
+            method="tinybert",
+            predictions=None,
+            task=None,
+            data=data,
+            recipe=recipe,
+            settings=own,
+        )
+    )
+
+
+def _finish(full: Recipe, variant: Variant, output_dir: Path, full_dir: Path) -> dict[str, Any]:
+    """The result of a variant's run, made where it is not there."""
+    file, wanted = output_dir / RESULT, variant_recipe(full, variant, full_dir)
+    if not file.is_file():
+        logger.info("%s: %s", full.task, output_dir.name)
+        distill_from_recipe(wanted, output_dir)
+    content: dict[str, Any] = json.loads(file.read_text("utf-8"))
+    same = load_recipe(output_dir / RECIPE) == resolve_paths(wanted)
+    if not same or content["hashes"]["teacher"] != hash_model(str(full.teacher)):
+        raise OutputError(
+            f"{output_dir} holds a run with other settings or of another teacher. Use another --output-dir."
+        )
+    return content
+
+
+def _check_full(full: Recipe, tables: Sequence[str]) -> None:
+    """Refuse a recipe of which not every variant can be made, before the first run."""
+    if full.intermediate is None or full.prediction is None:
+        raise RecipeError("the recipe of an ablation must have both blocks, intermediate and prediction.")
+    if full.prediction.search:
+        raise RecipeError(
+            "an ablation compares runs of the same settings: take the search out with "
+            "--set prediction.search=null, and set what it would find in prediction.training."
+        )
+    if full.normalization != "real":
+        raise RecipeError("normalization: padded has no meaning for variants that learn from labels.")
+    units = [
+        {"max_steps", "num_train_epochs"} & set(one.training) for one in (full.intermediate, full.prediction)
+    ]
+    if units[0] != units[1]:
+        raise RecipeError(
+            "intermediate.training and prediction.training must both have max_steps or both num_train_epochs."
+        )
+    if "procedures" in tables and full.student.model is None:
+        raise RecipeError("--student must be a saved general student: the row w/o GD leaves it out.")
+
+
+def variant_recipe(full: Recipe, variant: Variant, full_dir: Path) -> Recipe:
+    """The full run's recipe without the part that a variant leaves out."""
+    values = full.model_dump(exclude_defaults=True)
+    changed = dict(variant.settings)
+    if changed.get("student.init") == "random" and full.student.model is not None:
+        changed |= {f"student.{name}": size for name, size in _shape_of(full).items()}
+    if variant.labels is not None:
+        intermediate, prediction = (values.pop(name) for name in ("intermediate", "prediction"))
+        training = dict(prediction["training"])
+        if variant.labels == "train":
+            # Footnote 10: cross-entropy with the labels of the original training set.
+            changed |= {"data.augmented": None, "student": {"model": str(full_dir / INTERMEDIATE / STUDENT)}}
+        else:
+            training |= _both(intermediate["training"], training)
+        values |= {"method": "soft-labels", "soft_labels": {"alpha": 0.0, "training": training}}
+    return Recipe.from_mapping(apply_settings(values, changed))
+
+
+def _both(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """As much training as two stages have together."""
+    name = "max_steps" if "max_steps" in second else "num_train_epochs"
+    return {name: first.get(name, 0) + second.get(name, 0)}
+
+
+def _shape_of(recipe: Recipe) -> dict[str, int]:
+    """The sizes of a saved student, for one of the same from scratch."""
+    config = load_config(str(recipe.student.model))
+    return own_sizes(config)
+
+
+def _table(
+    ablation: Ablation,
+    scores: Mapping[tuple[str, str, int], Mapping[str, Any]],
+    teachers: Mapping[str, Mapping[str, Any]],
+    seeds: Sequence[int],
+    tasks: Sequence[str],
+) -> dict[str, Any]:
+    rows = []
+    for task in tasks:
+        metric = get_task(task).headline
+        for name in (FULL, *(variant.name for variant in ablation.variants)):
+            found = [next(iter(scores[task, name, seed].values()))[metric] for seed in seeds]
+            rows.append(
+                {
+                    "task": task,
+                    "variant": name,
+                    "metric": metric,
+                    "seeds": [one["value"] for one in found],
+                    **{
+                        key: statistics.mean(one[field] for one in found)
+                        for key, field in (("mean", "value"), ("low", "low"), ("high", "high"))
+                    },
+                }
+            )
+    means = {(row["task"], row["variant"]): row for row in rows}
+    claims = [
+        {
+            "task": task,
+            "claim": f"{claim.above} ≥ {claim.below}",
+            "difference": means[task, claim.above]["mean"] - means[task, claim.below]["mean"],
+            "seen": means[task, claim.above]["mean"] >= means[task, claim.below]["mean"],
+            "seeds": sum(
+                one >= other
+                for one, other in zip(
+                    means[task, claim.above]["seeds"], means[task, claim.below]["seeds"], strict=True
+                )
+            ),
+        }
+        for task in tasks
+        for claim in ablation.claims
+    ]
+    return {
+        "table": ablation.table,
+        "title": ablation.title,
+        "teachers": {task: next(iter(teachers[task].values())) for task in tasks},
+        "rows": rows,
+        "claims": claims,
+    }
+
+
+def _draw(table: Mapping[str, Any], path: Path) -> None:
+    rows = [(row["task"], row["variant"], row["mean"], row["low"], row["high"]) for row in table["rows"]]
+    metrics = {row["task"]: row["metric"] for row in table["rows"]}
+    figure = intervals(rows, metrics=metrics, title=f"{table['title']} ({table['table']})")
+    figure.savefig(path, metadata={"Date": None})
+
+
+def as_markdown(content: Mapping[str, Any]) -> str:
+    """All tables, with what the paper's orders came to."""
+    return "\n\n".join(_markdown(table, len(content["seeds"])) for table in content["tables"].values()) + "\n"
+
+
+def _markdown(table: Mapping[str, Any], num_seeds: int) -> str:
+    tasks = list(table["teachers"])
+    metrics = {row["task"]: row["metric"] for row in table["rows"]}
+    lines = [
+        f"**{table['title']}** ({table['table']})",
+        "",
+        "| | " + " | ".join(f"{task} ({metrics[task]})" for task in tasks) + " |",
+        "|---" * (len(tasks) + 1) + "|",
+    ]
+    teachers = [table["teachers"][task][metrics[task]]["value"] for task in tasks]
+    lines.append("| teacher | " + " | ".join(f"{value:.3f}" for value in teachers) + " |")
+    for name in dict.fromkeys(row["variant"] for row in table["rows"]):
+        cells = [name]
+        for task in tasks:
+            row = next(one for one in table["rows"] if (one["task"], one["variant"]) == (task, name))
+            seeds = ", ".join(f"{value:.3f}" for value in row["seeds"])
+            cells.append(f"**{row['mean']:.3f}** ({row['low']:.3f}–{row['high']:.3f}): {seeds}")
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", "| the paper's order | " + " | ".join(tasks) + " |", "|---" * (len(tasks) + 1) + "|"]
+    for claim in dict.fromkeys(one["claim"] for one in table["claims"]):
+        cells = [claim]
+        for task in tasks:
+            one = next(one for one in table["claims"] if (one["task"], one["claim"]) == (task, claim))
+            seen = "seen" if one["seen"] else "not seen"
+            cells.append(f"{seen}: {one['difference']:+.3f}, {one['seeds']} of {num_seeds} seeds")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _slug(name: str) -> str:
+    """
+    >>> _slug("w/o GD")
+    'without-gd'
+    """
+    return name.lower().replace("w/o ", "without-").replace(" ", "-")

@@ -1,0 +1,36 @@
+"""What a function says while it works, where nobody has arranged it otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+from collections.abc import Iterator
+
+import datasets
+import transformers
+
+
+@contextlib.contextmanager
+def speaking() -> Iterator[None]:
+    """In a script or a notebook without logging of its own: our messages on standard error, no others."""
+    ours = logging.getLogger("understudy")
+    if ours.handlers or logging.getLogger().handlers:
+        yield
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    level, theirs = ours.level, transformers.logging.get_verbosity()
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    transformers.logging.set_verbosity(logging.ERROR)
+    transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        ours.removeHandler(handler)
+        ours.setLevel(level)
+        transformers.logging.set_verbosity(theirs)
+        transformers.logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+        datasets.enable_progress_bars()

@@ -1,0 +1,81 @@
+"""Attention maps of student and teacher for real sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from understudy.data.tasks import Task
+from understudy.models.pretrained import load_model, load_tokenizer
+from understudy.training.intermediate import encoder_inputs
+
+MAX_TOKENS = 24
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """Of one text: the tokens, and a matrix for each pair of layers.
+
+    Attributes:
+        pairs: student layer and teacher layer, counted from 1.
+    """
+
+    tokens: list[str]
+    pairs: list[tuple[int, int]]
+    student: list[NDArray[Any]]
+    teacher: list[NDArray[Any]]
+
+
+def attention_maps(
+    student: str,
+    teacher: str,
+    task: Task,
+    labels: Sequence[str] | None,
+    texts: Sequence[tuple[str, ...]],
+    *,
+    paired: Sequence[int],
+) -> list[AttentionMaps]:
+    """What both models look at, averaged over heads; empty for a family that does not show it.
+
+    Args:
+        paired: the teacher's layer beside each of the student's, counted from 1.
+    """
+    tokenizer = load_tokenizer(student)
+    models = [
+        load_model(name, task, labels, fine_tuned=True, attention="eager") for name in (student, teacher)
+    ]
+    for model in models:
+        model.train(False)
+    made = []
+    for text in texts:
+        encoded = tokenizer(*text, return_tensors="pt", truncation=True, max_length=MAX_TOKENS)
+        seen = []
+        for model in models:
+            with torch.no_grad():
+                names = encoder_inputs(model)
+                taken = {name: value for name, value in encoded.items() if name in names}
+                output = model.base_model(**taken, output_attentions=True)
+            if not getattr(output, "attentions", None) or output.attentions[0] is None:
+                return []
+            seen.append(output.attentions)
+        pairs = list(enumerate(paired, start=1))
+        made.append(
+            AttentionMaps(
+                list(tokenizer.convert_ids_to_tokens(encoded["input_ids"][0])),
+                pairs,
+                [mean_heads(seen[0][one - 1][0]) for one, _ in pairs],
+                [mean_heads(seen[1][other - 1][0]) for _, other in pairs],
+            )
+        )
+    return made
+
+
+def mean_heads(attention_NLL: Tensor) -> NDArray[Any]:
+    """Attention of a layer, averaged over its heads."""
+    return np.asarray(attention_NLL.float().mean(dim=0).cpu().numpy())

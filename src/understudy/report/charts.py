@@ -1,0 +1,181 @@
+"""The pictures of a report, as SVG text to be put into the page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+# One hue from light to dark for layers, and two that stay apart for student and teacher.
+_LAYERS = mpl.colormaps["viridis"]
+STUDENT_COLOUR, TEACHER_COLOUR = "#0b7a75", "#7b2d8b"
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",  # text stays text: small, and to be searched
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#888",
+    "axes.titlesize": 11,
+    "svg.hashsalt": "understudy",  # the same picture is the same text
+}
+
+
+def loss_curves(file: Path) -> dict[str, str]:
+    """Losses over steps, a picture for each kind of term with a line a layer."""
+    with file.open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    if len(rows) < 2:
+        return {}
+    kinds: dict[str, list[str]] = {}
+    for name in rows[0]:
+        if name not in ("step", "epoch", "loss"):
+            kinds.setdefault(re.sub(r"_\d+$", "", name), []).append(name)
+    steps = [float(row["step"]) for row in rows]
+    return {
+        kind: _curves(kind, steps, {name: [float(row[name]) for row in rows] for name in names})
+        for kind, names in kinds.items()
+    }
+
+
+def _curves(title: str, steps: Sequence[float], lines: Mapping[str, Sequence[float]]) -> str:
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(4.2, 2.8), layout="constrained")
+        axes = figure.add_subplot()
+        for place, (name, values) in enumerate(lines.items()):
+            colour = _LAYERS(0.15 + 0.7 * place / max(1, len(lines) - 1))
+            layer = re.search(r"\d+$", name)
+            axes.plot(steps, values, color=colour, label=f"layer {layer[0]}" if layer else None)
+        lowest, highest = (pick(map(pick, lines.values())) for pick in (min, max))
+        if 0 < 10 * lowest < highest:  # a narrower range reads better as it is
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+        axes.set_title(title, loc="left")
+        axes.set_xlabel("step")
+        if len(lines) > 1:
+            axes.legend(frameon=False, fontsize=8)
+        return _svg(figure, f"{title} over steps")
+
+
+def attention_grid(
+    student: Sequence[NDArray[Any]], teacher: Sequence[NDArray[Any]], names: Sequence[str]
+) -> str:
+    """Mean attention of paired layers, teacher above student.
+
+    Args:
+        student, teacher: an L × L matrix for each pair.
+        names: of the pairs.
+    """
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(1.6 * len(names) + 0.5, 3.6), layout="constrained")
+        grid = figure.subplots(2, len(names), squeeze=False)
+        for column, name in enumerate(names):
+            top = max(float(one[column].max()) for one in (student, teacher))
+            for line, (who, maps) in enumerate((("teacher", teacher), ("student", student))):
+                axes = grid[line][column]
+                axes.imshow(maps[column], cmap="Purples", vmin=0, vmax=top, rasterized=True)
+                axes.set_xticks([])
+                axes.set_yticks([])
+                if line == 0:
+                    axes.set_title(name, fontsize=9)
+                if column == 0:
+                    axes.set_ylabel(who)
+        return _svg(figure, "attention of teacher and student, layer by layer")
+
+
+def attention_pair(student: NDArray[Any], teacher: NDArray[Any], tokens: Sequence[str]) -> dict[str, str]:
+    """The last layers' mean attention, each with its tokens."""
+    made, top = {}, max(float(student.max()), float(teacher.max()))
+    for who, matrix in (("teacher", teacher), ("student", student)):
+        with mpl.rc_context(_STYLE):
+            size = 1.4 + 0.2 * len(tokens)
+            figure = Figure(figsize=(size, size), layout="constrained")
+            axes = figure.add_subplot()
+            axes.imshow(matrix, cmap="Purples", vmin=0, vmax=top, rasterized=True)
+            # A token may have dollars in it, which are no formula.
+            axes.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=8, parse_math=False)
+            axes.set_yticks(range(len(tokens)), tokens, fontsize=8, parse_math=False)
+            axes.set_title(who, loc="left")
+            made[who] = _svg(figure, f"attention of the {who}'s last layer")
+    return made
+
+
+def scatter(labels: Sequence[float], student: Sequence[float], teacher: Sequence[float]) -> str:
+    """Predicted numbers against the right ones."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(4.6, 3.6), layout="constrained")
+        axes = figure.add_subplot()
+        for name, values, colour in (
+            ("teacher", teacher, TEACHER_COLOUR),
+            ("student", student, STUDENT_COLOUR),
+        ):
+            axes.scatter(labels, values, s=6, alpha=0.4, color=colour, label=name, rasterized=True)
+        axes.set_xlabel("label")
+        axes.set_ylabel("predicted")
+        axes.legend(frameon=False)
+        return _svg(figure, "predicted numbers against labels")
+
+
+def bars(names: Sequence[str], values: Sequence[float], *, unit: str, title: str) -> str:
+    """One bar a model, with its figure beside it."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(4.2, 0.6 + 0.42 * len(names)), layout="constrained")
+        axes = figure.add_subplot()
+        colours = [TEACHER_COLOUR if name == "teacher" else STUDENT_COLOUR for name in names]
+        drawn = axes.barh(range(len(names)), values, color=colours, height=0.6)
+        axes.bar_label(drawn, [f"{value:,.1f} {unit}" for value in values], padding=4, fontsize=9)
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.set_xticks([])
+        axes.spines["bottom"].set_visible(False)
+        axes.set_xlim(0, 1.3 * max(values))
+        axes.set_title(title, loc="left")
+        return _svg(figure, title)
+
+
+def intervals(
+    rows: Sequence[tuple[str, str, float, float, float]], *, metrics: Mapping[str, str], title: str
+) -> Figure:
+    """A dot with its interval for each row: group, name, value, low, high; a panel for each group.
+
+    Args:
+        metrics: of each group.
+    """
+    groups = list(dict.fromkeys(row[0] for row in rows))
+    with mpl.rc_context(_STYLE):
+        count = max(sum(row[0] == group for row in rows) for group in groups)
+        figure = Figure(figsize=(4.0 * len(groups), 1.0 + 0.34 * count), layout="constrained")
+        for place, group in enumerate(groups):
+            axes = figure.add_subplot(1, len(groups), place + 1)
+            chosen = [row for row in rows if row[0] == group]
+            for line, (_, _, value, low, high) in enumerate(chosen):
+                colour = TEACHER_COLOUR if line == 0 else STUDENT_COLOUR
+                axes.plot([low, high], [line, line], color=colour, linewidth=2, alpha=0.5)
+                axes.plot(value, line, "o", color=colour)
+            axes.set_yticks(range(len(chosen)), [row[1] for row in chosen])
+            axes.invert_yaxis()
+            axes.set_xlabel(metrics[group])
+            axes.set_title(group, loc="left")
+        figure.suptitle(title, x=0.01, ha="left")
+    return figure
+
+
+def _svg(figure: Figure, label: str) -> str:
+    text = io.StringIO()
+    figure.savefig(text, format="svg", transparent=True, dpi=110, metadata={"Date": None, "Creator": None})
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :]
+    # Ids are of one page now, in which several pictures stand.
+    salt = f"f{zlib.crc32(svg.encode()):x}"
+    svg = re.sub(r'(id="|url\(#|href="#)', lambda found: f"{found[1]}{salt}-", svg)
+    svg = re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)

@@ -1,0 +1,354 @@
+"""A run as one HTML file: no script, nothing fetched, readable on a phone."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from understudy.data.tasks import get_task
+from understudy.files import write_atomically
+from understudy.models.layer_map import layer_map
+from understudy.models.pretrained import load_config
+from understudy.recipe.load import load_recipe
+from understudy.report.attention import attention_maps
+from understudy.report.charts import attention_grid, attention_pair, bars, loss_curves, scatter
+from understudy.stages.evaluate import PREDICTIONS
+from understudy.stages.result import RECIPE, RESULT, STUDENT
+from understudy.stages.training import LOSSES
+
+REPORT = "report.html"
+_MOST_LABELS = 12  # in a confusion matrix that can be read
+_MOST_ROWS = 12  # of disagreements
+_LONGEST = 240  # characters of a text in a table
+
+
+def write_report(folder: Path, *, teacher: str, summary: Mapping[str, Any]) -> None:
+    """Write a run's report.html from what its stages left in `folder`."""
+    distilled = json.loads((folder / "distilled" / RESULT).read_text("utf-8"))
+    rows = [
+        json.loads(line)
+        for line in (folder / "evaluation" / PREDICTIONS)
+        .read_text("utf-8")
+        .split("\n")  # and at nothing else
+        if line
+    ]
+    rows = [row for row in rows if row["split"] == summary["split"]]
+    sections = [
+        _headline(summary),
+        _models(summary),
+        _learning(folder / "distilled", distilled),
+        _attention(folder, teacher, summary, distilled, rows),
+        _answers(summary, distilled, rows),
+        _disagreements(rows),
+        _augmentation(folder),
+        _again(folder, summary, distilled),
+    ]
+    title = f"{summary['task']}: student and teacher"
+    body = "\n".join(section for section in sections if section)
+    style = (resources.files("understudy") / "report" / "style.css").read_text("utf-8")
+    write_atomically(folder / REPORT, _PAGE.format(title=html.escape(title), style=style, body=body))
+
+
+def headline(summary: Mapping[str, Any]) -> str:
+    """Was it worth it, in a sentence."""
+    metric = get_task(summary["task"]).headline
+    teacher, shipped = summary["models"][0], _shipped(summary)
+    before, after = (one["scores"][metric]["value"] for one in (teacher, shipped))
+    kept = (
+        f"keeps {after / before:.1%} of its teacher's {metric}" if before > 0 else f"has {metric} {after:.3f}"
+    )
+    return (
+        f"A student {shipped['times_smaller']:.1f} times smaller and {shipped['times_faster']['1']:.1f} "
+        f"times faster {kept}: {after:.3f} against {before:.3f}."
+    )
+
+
+def _shipped(summary: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The form that is used where none is named."""
+    forms: dict[str, Mapping[str, Any]] = {one["model"]: one for one in summary["models"]}
+    return forms.get("student, int8") or summary["models"][-1]
+
+
+def _headline(summary: Mapping[str, Any]) -> str:
+    metric, shipped = get_task(summary["task"]).headline, _shipped(summary)
+    score, difference = shipped["scores"][metric], summary["difference"][summary["split"]][metric]
+    cards = [
+        (f"{score['value']:.3f}", metric, f"95 %: {score['low']:.3f} to {score['high']:.3f}"),
+        (
+            f"{100 * difference['value']:+.1f}",
+            "points against the teacher",
+            f"95 %: {100 * difference['low']:+.1f} to {100 * difference['high']:+.1f}, before int8",
+        ),
+        (f"{shipped['bytes'] / 1e6:.1f} MB", "file", f"{shipped['times_smaller']:.1f} times smaller"),
+        (
+            f"{shipped['milliseconds']['1']:.1f} ms",
+            "one text",
+            f"{shipped['times_faster']['1']:.1f} times faster, {summary['length']} tokens, one thread",
+        ),
+    ]
+    shown = "".join(
+        f"<div class=card><b>{_safe(figure)}</b><span>{_safe(name)}</span><small>{_safe(note)}</small></div>"
+        for figure, name, note in cards
+    )
+    title = f"<h1>{_safe(summary['task'])}</h1><p class=lead>{_safe(headline(summary))}</p>"
+    notes = "".join(f"<p class=note>{_safe(note)}</p>" for note in summary["notes"])
+    return f"{title}{notes}<div class=cards>{shown}</div>"
+
+
+def _models(summary: Mapping[str, Any]) -> str:
+    metrics = list(summary["models"][0]["scores"])
+    head = ["", *metrics, "parameters", "file", "1 text", "32 texts"]
+    lines = []
+    for place, one in enumerate(summary["models"]):
+        cells = [_safe(one["model"]) + f"<small>{_safe(one['form'])}</small>"]
+        for metric in metrics:
+            figure = one["scores"][metric]
+            cells.append(f"{figure['value']:.3f}<small>{figure['low']:.3f}–{figure['high']:.3f}</small>")
+        cells.append(f"{one['parameters'] / 1e6:.1f}M")
+        times = {batch: f"{one['milliseconds'][batch]:.1f} ms" for batch in ("1", "32")}
+        cells += [f"{one['bytes'] / 1e6:.1f} MB", *times.values()]
+        if place:  # the teacher is the measure
+            cells[-3] += f"<small>{one['times_smaller']:.1f}× smaller</small>"
+            cells[-2] += f"<small>{one['times_faster']['1']:.1f}× faster</small>"
+            cells[-1] += f"<small>{one['times_faster']['32']:.1f}× faster</small>"
+        lines.append(cells)
+    names = [one["model"] for one in summary["models"]]
+    pictures = [
+        bars(names, [one["milliseconds"]["1"] for one in summary["models"]], unit="ms", title="one text"),
+        bars(names, [one["bytes"] / 1e6 for one in summary["models"]], unit="MB", title="file"),
+    ]
+    machine = summary["machine"]
+    note = (
+        f"Scores on {summary['counts'][summary['split']]['rows']:,} rows of {summary['split']} with "
+        f"bootstrap intervals; medians on texts of {summary['length']} tokens, one thread, "
+        f"{machine['processor']}, all in one run."
+    )
+    table = f"<div class=figures>{_table(head, lines)}</div>"
+    return _section("Student and teacher", f"{_pictures(pictures)}{table}<p>{_safe(note)}</p>")
+
+
+def _learning(folder: Path, distilled: Mapping[str, Any]) -> str:
+    parts = []
+    for name in distilled["stages"]:
+        file = folder / name / LOSSES
+        curves = loss_curves(file) if file.is_file() else {}
+        if curves:
+            parts.append(f"<h3>{_safe(name)}</h3>{_pictures(list(curves.values()))}")
+    held_out = distilled["stages"].get("intermediate", {}).get("held_out", {})
+    if held_out:
+        lines = [
+            [
+                _safe(name),
+                f"{one['first']:.4g}",
+                f"{one['last']:.4g}",
+                f"{one['first'] / max(1e-12, one['last']):.1f}×",
+            ]
+            for name, one in held_out.items()
+        ]
+        parts.append("<h3>On rows that no step learns from</h3>")
+        parts.append(
+            "<p>How far the student is from its teacher, before and after: its embeddings (Eq. 9), and at "
+            "each of its layers the attention scores (Eq. 7) and hidden states (Eq. 8).</p>"
+        )
+        parts.append(_table(["loss", "before", "after", "nearer"], lines))
+    return _section("What it learnt", "".join(parts)) if parts else ""
+
+
+def _attention(
+    folder: Path,
+    teacher: str,
+    summary: Mapping[str, Any],
+    distilled: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+) -> str:
+    texts = [text for text in map(_texts, rows) if text and 4 <= sum(len(one.split()) for one in text) <= 14][
+        :2
+    ]
+    student = str(folder / "distilled" / STUDENT)
+    paired = _paired(student, teacher, distilled)
+    if not paired:
+        return ""
+    maps = attention_maps(
+        student, teacher, get_task(summary["task"]), distilled["labels"], texts, paired=paired
+    )
+    parts = []
+    for text, one in zip(texts, maps, strict=False):
+        names = [f"{student} ← {other}" for student, other in one.pairs]
+        pair = attention_pair(one.student[-1], one.teacher[-1], one.tokens)
+        parts.append(
+            f"<h3>{_safe(' ⁄ '.join(text))}</h3>"
+            f"<div class=wide>{attention_grid(one.student, one.teacher, names)}</div>"
+            f"{_pictures([pair['teacher'], pair['student']])}"
+        )
+    note = (
+        "<p>Attention probabilities, averaged over heads, teacher above and student below; a row looks at "
+        "its columns. Titles are student layer ← teacher layer; the large ones are the last pair.</p>"
+    )
+    return _section("What they look at", note + "".join(parts)) if parts else ""
+
+
+def _paired(student: str, teacher: str, distilled: Mapping[str, Any]) -> Sequence[int]:
+    """The teacher's layer that each of the student's learnt from; evenly spread where it learnt from none."""
+    learnt: Sequence[int] | None = distilled["stages"].get("intermediate", {}).get("layer_map")
+    if learnt is not None:
+        return learnt
+    counts = [load_config(name).num_hidden_layers for name in (student, teacher)]
+    return layer_map("uniform", *counts) if counts[0] <= counts[1] else ()
+
+
+def _answers(
+    summary: Mapping[str, Any], distilled: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> str:
+    task, labels = get_task(summary["task"]), distilled["labels"]
+    if task.kind == "regression":
+        picture = scatter(
+            *([float(row[name]) for row in rows] for name in ("label", "prediction", "against"))
+        )
+        return _section("Answers", _pictures([picture]))
+    if task.kind != "classification" or not labels or len(labels) > _MOST_LABELS:
+        return ""
+    tables = []
+    for who, field in (("teacher", "against"), ("student", "prediction")):
+        counts = Counter((row["label"], row[field]) for row in rows)
+        lines = []
+        for meant in labels:
+            total = max(1, sum(counts[meant, said] for said in labels))
+            cells = [
+                f"<td style='--share:{counts[meant, said] / total:.3f}' class='share "
+                f"{'right' if said == meant else ''}'>"
+                f"{counts[meant, said]:,}</td>"
+                for said in labels
+            ]
+            lines.append(f"<tr><th>{_safe(meant)}</th>{''.join(cells)}</tr>")
+        head = "".join(f"<th>{_safe(said)}</th>" for said in labels)
+        tables.append(
+            f"<div class=scroll><table class=confusion><caption>{who}: label ↓, answer →</caption>"
+            f"<tr><th></th>{head}</tr>{''.join(lines)}</table></div>"
+        )
+    return _section("Answers", f"<div class=pictures>{''.join(tables)}</div>")
+
+
+def _disagreements(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows on which student and teacher differ, those that the teacher has right first."""
+    differ = [row for row in rows if row["prediction"] != row["against"]]
+    if not differ:
+        return ""
+    if all(isinstance(row["prediction"], float) for row in rows):
+        differ = sorted(differ, key=lambda row: -abs(row["prediction"] - row["against"]))
+    else:
+        differ = sorted(differ, key=lambda row: _gold(row) != row["against"])
+    lines = [
+        [
+            _safe(_shown(row)),
+            *(_safe(_cut(_value(one))) for one in (_gold(row), row["against"], row["prediction"])),
+        ]
+        for row in differ[:_MOST_ROWS]
+    ]
+    note = f"{len(differ):,} of {len(rows):,} rows"
+    if len(differ) > _MOST_ROWS:
+        note += f", {_MOST_ROWS} of them here; all are in evaluation/{PREDICTIONS}"
+    return _section(
+        "Where they disagree",
+        f"<p>{_safe(note)}.</p>" + _table(["row", "label", "teacher", "student"], lines),
+    )
+
+
+def _augmentation(folder: Path) -> str:
+    file = folder / "augmented" / RESULT
+    if load_recipe(folder / RECIPE).augment is None or not file.is_file():
+        return ""
+    content = json.loads(file.read_text("utf-8"))
+    lines = [[_safe(_cut(one["before"])), _safe(_cut(one["after"]))] for one in content["examples"]]
+    counts = content["augmented"]
+    note = f"{counts['rows']:,} rows became {counts['written']:,}."
+    return _section("Augmented rows", f"<p>{note}</p>" + _table(["before", "after"], lines))
+
+
+def _again(folder: Path, summary: Mapping[str, Any], distilled: Mapping[str, Any]) -> str:
+    recipe = (folder / RECIPE).read_text("utf-8")
+    command = f"understudy run --recipe {folder.name}/{RECIPE} --output-dir {folder.name}"
+    versions = ", ".join(f"{name} {version}" for name, version in summary["versions"].items())
+    hashes = [
+        [_safe(name), f"<code>{_safe(str(value))}</code>"] for name, value in distilled["hashes"].items()
+    ]
+    parts = [
+        f"<pre>{_safe(command)}</pre>",
+        f"<p>From the folder above the run's, which has {_safe(RECIPE)}; it is here:</p>",
+        f"<details><summary>Recipe</summary><pre>{_safe(recipe)}</pre></details>",
+        "<details><summary>Hashes of what it was made from</summary>",
+        _table(["input", "hash"], hashes),
+        f"</details><p>Seed {summary['seed']}. {_safe(versions)}.</p>",
+    ]
+    return _section("Do it again", "".join(parts))
+
+
+def _texts(row: Mapping[str, Any]) -> tuple[str, ...]:
+    if "words" in row:
+        return (" ".join(row["words"]),)
+    names = ("question", "context") if "answers" in row else ("text", "text_pair")
+    return tuple(str(row[name]) for name in names if row.get(name))
+
+
+def _shown(row: Mapping[str, Any]) -> str:
+    if "choices" in row:
+        return (
+            _cut(f"{row['context']} {row.get('question') or ''}")
+            + " / "
+            + " / ".join(map(str, row["choices"]))
+        )
+    return " ⁄ ".join(_cut(text) for text in _texts(row))
+
+
+def _gold(row: Mapping[str, Any]) -> Any:
+    if "answers" in row:
+        texts = row["answers"]["text"]
+        return texts[0] if texts else ""
+    return row["tags"] if "tags" in row else row["label"]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def _safe(text: object) -> str:
+    return html.escape(str(text))
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section><h2>{_safe(title)}</h2>{content}</section>"
+
+
+def _pictures(pictures: Sequence[str]) -> str:
+    return "<div class=pictures>" + "".join(f"<figure>{one}</figure>" for one in pictures) + "</div>"
+
+
+def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    top = "".join(f"<th>{_safe(one)}</th>" for one in head)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in line) + "</tr>" for line in lines)
+    return f"<div class=scroll><table><tr>{top}</tr>{body}</table></div>"
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body><main>
+{body}
+</main></body>
+</html>
+"""

@@ -1,0 +1,52 @@
+"""The process of one model that is timed: pickled questions on standard input, answers on the output."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from understudy.errors import UnderstudyError
+from understudy.timing.machine import peak_memory
+from understudy.timing.measure import Candidate, Run
+
+
+def work() -> None:
+    """Open the model when first asked, and run it until nobody asks any more."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
+    candidate, threads = pickle.load(sys.stdin.buffer)
+    run: Run | None = None
+    with contextlib.suppress(EOFError, KeyboardInterrupt):
+        while True:
+            question = pickle.load(sys.stdin.buffer)
+            answer: Any
+            try:
+                run = run or candidate.opener(threads)
+                answer = peak_memory() if question == "memory" else time_passes(run, candidate, *question)
+            except Exception as error:  # the parent's to raise
+                answer = UnderstudyError(f"{candidate.name}: {error}")
+            pickle.dump(answer, answers)
+            answers.flush()
+
+
+def time_passes(run: Run, candidate: Candidate, batch: int, length: int, count: int) -> list[float]:
+    """Seconds of each of `count` passes."""
+    arrays = {name: np.zeros((batch, length), np.int64) for name in candidate.inputs}
+    arrays["input_ids"] = np.random.default_rng(0).integers(0, candidate.num_ids, (batch, length))
+    arrays["attention_mask"] = np.ones((batch, length), np.int64)
+    seconds = []
+    for _ in range(count):
+        started = time.perf_counter()
+        run(arrays)
+        seconds.append(time.perf_counter() - started)
+    return seconds
+
+
+if __name__ == "__main__":
+    work()

@@ -1,0 +1,315 @@
+"""The whole way with tiny models: every stage, what is skipped, what is made again, and after kills."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+import understudy
+from understudy.cli.app import app
+from understudy.errors import OutputError, PreflightError
+from understudy.pipeline.run import constant_answers
+from understudy.recipe.load import load_recipe
+from understudy.serve import Predictor
+
+STAGES = ["teacher", "augmented", "distilled", "evaluation", "artifact", "bench", "report.html"]
+FINISHED = [f"{name}/result.json" for name in STAGES if name not in ("artifact", "report.html")]
+FINISHED += ["artifact/artifact.json", "report.html"]
+TRAINING = {"per_device_train_batch_size": 8, "learning_rate": 5e-3, "report_to": "none", "logging_steps": 5}
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory, encoder: Path) -> Path:
+    """A whole run of a classification task, as a user's file."""
+    folder = tmp_path_factory.mktemp("recipe")
+    words = {"good": "pos", "great": "pos", "bad": "neg", "awful": "neg"}
+    rows = [(f"the {noun} was {word}", label) for noun in ("film", "movie", "cat", "dog", "city", "river")
+            for word, label in words.items()]  # fmt: skip
+    for name, part in (("train", rows), ("dev", rows[::2])):
+        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("text", "label"), *part])
+    values = {
+        "task": "classification",
+        "method": "tinybert",
+        "data": {"train": str(folder / "train.csv"), "dev": str(folder / "dev.csv"), "max_length": 32},
+        "finetune": {"model": str(encoder), "training": {**TRAINING, "max_steps": 40}, "dropout": 0.0},
+        "augment": {"model": str(encoder), "variants": 2},
+        "student": {"shape": "1l-16d"},
+        "intermediate": {"training": {**TRAINING, "max_steps": 10}},
+        "prediction": {"training": {**TRAINING, "max_steps": 10}},
+        "export": {"tolerance": 100.0},
+    }
+    file = folder / "run.yaml"
+    file.write_text(yaml.safe_dump(values), "utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def finished(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("runs") / "finished"
+    done = CliRunner().invoke(app, ["run", "--recipe", str(recipe), "--output-dir", str(output), "--json"])
+    assert done.exit_code == 0, done.exception
+    content = json.loads(done.stdout)
+    assert list(content["seconds"]) == STAGES
+    # Was it worth it: in the table at the end and in words.
+    assert "report.html" in done.stderr
+    assert re.search(r"A student [\d.]+ times smaller and [\d.]+ times faster", done.stderr)
+    return output
+
+
+def times(output: Path) -> dict[str, int]:
+    return {name: (output / name).stat().st_mtime_ns for name in FINISHED if (output / name).exists()}
+
+
+def test_the_summary_says_what_the_stages_measured(finished: Path) -> None:
+    content = json.loads((finished / "result.json").read_text())
+    teacher, student, fp32, int8 = content["models"]
+    names = [one["model"] for one in content["models"]]
+    assert names == ["teacher", "student", "student, fp32", "student, int8"]
+    scored = json.loads((finished / "teacher" / "result.json").read_text())["scores"]["dev"]
+    assert teacher["scores"] == scored
+    artifact = json.loads((finished / "artifact" / "artifact.json").read_text())
+    assert int8["scores"] == artifact["models"]["int8"]["scores"]["dev"]
+    assert int8["bytes"] == artifact["models"]["int8"]["bytes"] < fp32["bytes"] <= 1.5 * student["bytes"]
+    assert student["parameters"] == fp32["parameters"] < teacher["parameters"]
+    assert teacher["times_faster"] == {"1": 1.0, "32": 1.0}
+
+
+def test_predictions_of_every_row_are_written_down(finished: Path) -> None:
+    rows = [
+        json.loads(line) for line in (finished / "evaluation" / "predictions.jsonl").read_text().splitlines()
+    ]
+    assert len(rows) == 12
+    right = sum(row["prediction"] == row["label"] for row in rows) / len(rows)
+    scores = json.loads((finished / "evaluation" / "result.json").read_text())["scores"]
+    assert right == pytest.approx(scores["dev"]["accuracy"]["value"])
+    assert {row["against"] for row in rows} <= {"pos", "neg"}
+    answers = Predictor(finished / "artifact", model="fp32")([row["text"] for row in rows])
+    assert [answer["label"] for answer in answers] == [row["prediction"] for row in rows]
+
+
+class Page(HTMLParser):
+    """Every tag is closed, and nothing is fetched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.headings: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href") and value is not None:
+                assert value.startswith(("#", "data:")), value
+        if tag not in ("meta", "br", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "h2":
+            self.headings.append(data)
+
+
+def test_the_report_is_one_whole_page(finished: Path) -> None:
+    text = (finished / "report.html").read_text("utf-8")
+    page = Page()
+    page.feed(text)
+    assert page.open == []
+    assert page.headings == [
+        "Student and teacher",
+        "What it learnt",
+        "What they look at",
+        "Answers",
+        *(["Where they disagree"] if "Where they disagree" in text else []),
+        "Augmented rows",
+        "Do it again",
+    ]
+    assert "<script" not in text
+    assert text.count("<svg") >= 6
+    assert len(set(re.findall(r'id="([^"]+)"', text))) == len(re.findall(r'id="([^"]+)"', text))
+
+
+def test_again_nothing_is_made(recipe: Path, finished: Path) -> None:
+    before = times(finished)
+    understudy.run(recipe=recipe, output_dir=finished)
+    assert times(finished) == before
+    assert json.loads((finished / "result.json").read_text())["seconds"] == {}
+
+
+def test_what_a_setting_touches_is_made_again_and_nothing_else(
+    recipe: Path, finished: Path, tmp_path: Path
+) -> None:
+    before = times(finished)
+    understudy.run(recipe=recipe, output_dir=finished, settings={"export.tolerance": 99.0})
+    made = {name for name, when in times(finished).items() if when != before[name]}
+    assert (
+        {"artifact/artifact.json"} <= made <= {"artifact/artifact.json", "bench/result.json", "report.html"}
+    )
+    layers = finished / "distilled" / "intermediate" / "result.json"
+    layers_before = layers.stat().st_mtime_ns
+    student = understudy.run(
+        recipe=recipe, output_dir=finished, settings={"prediction.training.max_steps": 11}
+    )
+    assert set(student.content["seconds"]) >= {"distilled", "evaluation", "artifact", "bench", "report.html"}
+    assert "teacher" not in student.content["seconds"]
+    # Predictions were learnt anew, from the same layers.
+    assert layers.stat().st_mtime_ns == layers_before
+    assert json.loads((finished / "distilled" / "prediction" / "result.json").read_text())["steps"] == 11
+    assert load_recipe(finished / "distilled" / "recipe.yaml").prediction.training["max_steps"] == 11
+    assert student("the film was good")["label"] in ("pos", "neg")
+    assert "accuracy" in repr(student)
+
+
+def test_a_changed_file_is_noticed(recipe: Path, finished: Path, tmp_path: Path) -> None:
+    values = yaml.safe_load(recipe.read_text())
+    train = tmp_path / "train.csv"
+    train.write_text(Path(values["data"]["train"]).read_text() + "the dog was very good,pos\n")
+    settings = {"data.train": str(train), "prediction.training.max_steps": 11}
+    student = understudy.run(recipe=recipe, output_dir=finished, settings=settings)
+    assert set(student.content["seconds"]) >= {"teacher", "augmented", "distilled"}
+
+
+def test_killed_at_every_stage_it_ends_in_the_same_student(recipe: Path, tmp_path: Path) -> None:
+    """Finished work is not done again, and what comes out is equal bit for bit."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
+
+    def command(output: Path) -> list[str]:
+        return [
+            sys.executable,
+            "-m",
+            "understudy",
+            "run",
+            "--recipe",
+            str(recipe),
+            "--output-dir",
+            str(output),
+        ]
+
+    subprocess.run(command(undisturbed), check=True, capture_output=True, env=environment)
+    points = ["teacher/training", "augmented/rows", "distilled/intermediate/result.json", "evaluation",
+              "artifact.writing", "artifact/artifact.json", "bench/result.json"]  # fmt: skip
+    done: dict[str, int] = {}
+    for point in points:
+        process = subprocess.Popen(
+            command(disturbed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+        )
+        deadline = time.monotonic() + 300
+        while not (disturbed / point).exists():
+            assert process.poll() is None, f"the run ended before it reached {point}"
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert not (disturbed / "result.json").exists()
+        assert times(disturbed).items() >= done.items()
+        done = times(disturbed)
+    subprocess.run(command(disturbed), check=True, capture_output=True, env=environment)
+    assert times(disturbed).items() >= done.items()
+    expected, got = (
+        load_file(folder / "distilled" / "student" / "model.safetensors")
+        for folder in (undisturbed, disturbed)
+    )
+    assert expected.keys() == got.keys()
+    assert all(torch.equal(expected[name], got[name]) for name in expected)
+    one, other = (json.loads((folder / "result.json").read_text()) for folder in (undisturbed, disturbed))
+    assert [model["scores"] for model in one["models"]] == [model["scores"] for model in other["models"]]
+    files = [json.loads((folder / "artifact" / "artifact.json").read_text())["files"]
+             for folder in (undisturbed, disturbed)]  # fmt: skip
+    assert files[0] == files[1]
+
+
+def test_a_script_needs_no_guard(finished: Path, tmp_path: Path) -> None:
+    """Nothing runs a user's script again in other processes, and it hears how far the work is."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import sys, understudy\nprint('once')\ntimed = understudy.bench([{str(finished / 'artifact')!r}], "
+        "lengths=[8], batches=[1])\nprint(len(timed.content['rows']))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], check=True, capture_output=True, text=True)
+    assert done.stdout == "once\n2\n"
+
+
+def test_a_student_that_says_one_thing_is_not_sold(tmp_path: Path) -> None:
+    file = tmp_path / "predictions.jsonl"
+    rows = [
+        {"split": "dev", "label": label, "prediction": "neg", "against": label} for label in ("pos", "neg")
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (note,) = constant_answers(file, "dev")
+    assert note.startswith('The student gives the same answer to every row: "neg".')
+    assert constant_answers(file, "test") == []
+
+
+def test_a_teacher_is_told_from_an_encoder(
+    recipe: Path, finished: Path, tmp_path: Path, encoder: Path
+) -> None:
+    """What is fine-tuned teaches as it is."""
+    arguments = [str(finished / "teacher"), "--recipe", str(recipe), "--output-dir", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, ["run", *arguments, "--check"])
+    assert done.exit_code == 0, done.exception
+    assert "few_rows" not in done.stderr  # they are augmented
+    assert "few_dev_rows" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_errors_stop_it_before_anything_is_written(recipe: Path, tmp_path: Path) -> None:
+    with pytest.raises(PreflightError, match="layer_map"):
+        understudy.run(
+            recipe=recipe, output_dir=tmp_path / "run", settings={"intermediate.layer_map": [1, 2, 3]}
+        )
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("precious")
+    with pytest.raises(OutputError, match="not a run of ours"):
+        understudy.run(recipe=recipe, output_dir=tmp_path / "mine")
+
+
+def test_distill_returns_a_student_to_call(
+    finished: Path, recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a notebook: files in a mapping, no folder named, a cell run twice."""
+    monkeypatch.chdir(tmp_path)
+    data = {name: yaml.safe_load(recipe.read_text())["data"][name] for name in ("train", "dev")}
+    settings: dict[str, Any] = {
+        "data.max_length": 32,
+        **{f"{stage}.training.{key}": value for stage in ("intermediate", "prediction")
+           for key, value in {**TRAINING, "max_steps": 3}.items()},
+        "prediction.search": None,
+    }  # fmt: skip
+
+    def cell() -> Any:
+        return understudy.distill(finished / "teacher", data=data, student="1l-16d", settings=settings)
+
+    student = cell()
+    assert student.output_dir == tmp_path / "students" / "teacher"
+    texts = ["the film was good", "the cat was awful"]
+    answers = student(texts)
+    assert [set(answer["probabilities"]) for answer in answers] == [{"neg", "pos"}] * 2
+    from transformers import pipeline
+
+    plain = pipeline("text-classification", str(student.output_dir / "student"))
+    assert [answer["label"] for answer in answers] == [one["label"] for one in plain(texts)]
+    for answer, one in zip(answers, plain(texts), strict=True):
+        assert answer["probabilities"][one["label"]] == pytest.approx(one["score"], abs=1e-5)
+    before = (student.output_dir / "result.json").stat().st_mtime_ns
+    assert cell().scores == student.scores
+    assert (student.output_dir / "result.json").stat().st_mtime_ns == before
+    with pytest.raises(OutputError, match="another recipe"):
+        understudy.distill(finished / "teacher", data=data, student="1l-32d", settings=settings)

@@ -1,0 +1,311 @@
+"""Every finding of a preflight, on tiny real models and files."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, PreTrainedTokenizerFast
+
+from understudy.data.load import load_data
+from understudy.errors import PreflightError, RecipeError
+from understudy.pipeline import preflight as module
+from understudy.pipeline.preflight import Finding, preflight
+from understudy.pipeline.run import refuse
+from understudy.recipe.load import apply_settings
+from understudy.recipe.recipe import Recipe
+
+WORDS = {"good": "pos", "great": "pos", "bad": "neg", "awful": "neg"}
+NOUNS = ("film", "movie", "cat", "dog", "city", "river", "mountain")
+
+
+def write_rows(path: Path, rows: list[tuple[str, str]]) -> str:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("text", "label"), *rows])
+    return str(path)
+
+
+def some_rows(start: int, count: int) -> list[tuple[str, str]]:
+    pairs = [(f"{word} {noun} {number}", label) for number in range(100) for noun in NOUNS
+             for word, label in WORDS.items()]  # fmt: skip
+    return pairs[start : start + count]
+
+
+def save(folder: Path, tokenizer: PreTrainedTokenizerFast, head: type = BertForSequenceClassification,
+         **changed: Any) -> str:  # fmt: skip
+    sizes: dict[str, Any] = {
+        "vocab_size": len(tokenizer), "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "intermediate_size": 64, "max_position_embeddings": 128,
+        "id2label": {0: "neg", 1: "pos"}, "label2id": {"neg": 0, "pos": 1},
+    }  # fmt: skip
+    torch.manual_seed(0)
+    head(BertConfig(**sizes | changed)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def values(tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
+    """A run that is in order, but for a teacher that knows nothing."""
+    training = {"max_steps": 1, "report_to": "none"}
+    return {
+        "task": "classification",
+        "method": "tinybert",
+        "teacher": save(tmp_path / "teacher", tokenizer),
+        "student": {"shape": "2l-16d"},
+        "data": {
+            "train": write_rows(tmp_path / "train.csv", some_rows(0, 600)),
+            "dev": write_rows(tmp_path / "dev.csv", some_rows(600, 120)),
+            "max_length": 32,
+        },
+        "intermediate": {"training": training},
+        "prediction": {"training": training},
+    }
+
+
+def findings(values: dict[str, Any], tmp_path: Path, **settings: Any) -> list[Finding]:
+    dotted = {key.replace("__", "."): value for key, value in settings.items()}
+    recipe = Recipe.from_mapping(apply_settings(values, dotted))
+    return preflight(recipe, tmp_path / "run")[1]
+
+
+def found(values: dict[str, Any], tmp_path: Path, check: str, **settings: Any) -> Finding:
+    """The one finding of a check."""
+    ours = [finding for finding in findings(values, tmp_path, **settings) if finding.check == check]
+    assert len(ours) == 1, findings(values, tmp_path, **settings)
+    return ours[0]
+
+
+def test_a_run_in_order_has_no_errors(values: dict[str, Any], tmp_path: Path) -> None:
+    assert [one for one in findings(values, tmp_path) if one.level == "error"] == []
+
+
+def test_errors_come_first_and_stop_the_run(values: dict[str, Any], tmp_path: Path) -> None:
+    ours = findings(values, tmp_path, intermediate__projection="none", data__max_length=8)
+    levels = [one.level for one in ours]
+    assert levels == sorted(levels)
+    assert {"error", "warning"} <= set(levels)
+    with pytest.raises(PreflightError, match=r"Nothing was started\.\n- widths: .*projection=shared"):
+        refuse(ours)
+
+
+def test_a_run_without_any_model_says_how_to_give_one(values: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="a model must be given"):
+        findings(values, tmp_path, teacher=None)
+
+
+def test_teacher_head(values: dict[str, Any], tmp_path: Path, encoder: Path) -> None:
+    one = found(values, tmp_path, "teacher_head", teacher=str(encoder))
+    assert one.level == "error"
+    assert f"finetune.model={encoder}" in one.message
+
+
+def test_a_teacher_of_classes_for_a_task_of_numbers(values: dict[str, Any], tmp_path: Path) -> None:
+    rows = [(text, str(number % 5)) for number, (text, _) in enumerate(some_rows(0, 600))]
+    for name in ("train", "dev"):
+        values["data"][name] = write_rows(tmp_path / f"{name}-numbers.csv", rows)
+    one = found(values, tmp_path, "teacher_head", task="regression")
+    assert "a head of 2 labels" in one.message
+
+
+def test_teacher_knows(values: dict[str, Any], tmp_path: Path) -> None:
+    one = found(values, tmp_path, "teacher_knows")
+    assert one.level == "warning"
+    assert "120 development rows" in one.message
+
+
+def test_labels(values: dict[str, Any], tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> None:
+    other = save(tmp_path / "other", tokenizer, id2label={0: "cat", 1: "dog"}, label2id={"cat": 0, "dog": 1})
+    one = found(values, tmp_path, "labels", teacher=other)
+    assert one.level == "error"
+    assert "cat" in one.message
+    assert "neg" in one.message
+
+
+def test_student(values: dict[str, Any], tmp_path: Path) -> None:
+    one = found(values, tmp_path, "student", student__shape="2l-18d")
+    assert one.level == "error"
+    assert "multiple of its 4 heads" in one.message
+
+
+def test_a_cut_that_cannot_be_made(values: dict[str, Any], tmp_path: Path) -> None:
+    one = found(values, tmp_path, "student", student={"init": "cut", "shape": "2l-64d"})
+    assert one.level == "error"
+    assert "a cut can only be narrower" in one.message
+
+
+def test_student_size(values: dict[str, Any], tmp_path: Path) -> None:
+    one = found(values, tmp_path, "student_size", student__shape="4l-64d")
+    assert one.level == "warning"
+    assert "no smaller" in one.message
+
+
+def test_tokenizers(values: dict[str, Any], tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> None:
+    folder = tmp_path / "start"
+    save(folder, tokenizer, BertForMaskedLM, num_hidden_layers=2, vocab_size=len(tokenizer) + 1)
+    file = folder / "tokenizer.json"
+    file.write_text(file.read_text("utf-8").replace('"mountain"', '"hill"'), "utf-8")
+    one = found(values, tmp_path, "tokenizers", student={"model": str(folder)})
+    assert one.level == "error"
+    assert "another vocabulary" in one.message
+
+
+def test_layer_map(values: dict[str, Any], tmp_path: Path) -> None:
+    one = found(values, tmp_path, "layer_map", intermediate__layer_map=[1, 9])
+    assert one.level == "error"
+
+
+def test_heads(values: dict[str, Any], tmp_path: Path) -> None:
+    one = found(values, tmp_path, "heads", student__num_attention_heads=2)
+    assert one.level == "error"
+    assert "intermediate.relation_heads=2" in one.message
+    settings = {"student__num_attention_heads": 2, "intermediate__relation_heads": 2}
+    assert not [one for one in findings(values, tmp_path, **settings) if one.level == "error"]
+
+
+def test_widths(values: dict[str, Any], tmp_path: Path) -> None:
+    one = found(values, tmp_path, "widths", intermediate__projection="none")
+    assert one.level == "error"
+    assert "16 wide" in one.message
+
+
+def test_whatever_else_does_not_match(values: dict[str, Any], tmp_path: Path) -> None:
+    one = found(values, tmp_path, "match", intermediate__weights={"attention_9": 1.0})
+    assert one.level == "error"
+    assert "attention_9" in one.message
+
+
+def test_training(values: dict[str, Any], tmp_path: Path) -> None:
+    one = found(values, tmp_path, "training", prediction__training__lr_scheduler_type="never")
+    assert one.level == "error"
+    assert one.message.startswith("prediction.training")
+
+
+def test_max_length(values: dict[str, Any], tmp_path: Path) -> None:
+    one = found(values, tmp_path, "max_length", data__max_length=4000)
+    assert one.level == "error"
+    assert "data.max_length=128" in one.message
+
+
+def test_truncation(values: dict[str, Any], tmp_path: Path) -> None:
+    long = [(f"{text} and" + " very" * 40, label) for text, label in some_rows(0, 600)]
+    values["data"]["train"] = write_rows(tmp_path / "long.csv", long)
+    one = found(values, tmp_path, "truncation")
+    assert one.level == "warning"
+    assert "100% of the training rows" in one.message
+
+
+def test_few_rows(values: dict[str, Any], tmp_path: Path) -> None:
+    one = found(values, tmp_path, "few_rows", data__max_rows=50)
+    assert one.level == "warning"
+    assert one.message.startswith("50 training rows")
+
+
+def test_few_development_rows(values: dict[str, Any], tmp_path: Path) -> None:
+    values["data"]["dev"] = write_rows(tmp_path / "few.csv", some_rows(600, 20))
+    one = found(values, tmp_path, "few_dev_rows")
+    assert one.level == "warning"
+    assert "±13 points" in one.message
+
+
+def test_leak(values: dict[str, Any], tmp_path: Path) -> None:
+    values["data"]["dev"] = write_rows(tmp_path / "leak.csv", some_rows(540, 120))
+    one = found(values, tmp_path, "leak")
+    assert one.level == "warning"
+    assert "50% of the development rows" in one.message
+
+
+def test_rare_labels(values: dict[str, Any], tmp_path: Path) -> None:
+    values["data"]["train"] = write_rows(tmp_path / "typo.csv", [*some_rows(0, 600), ("a film", "negg")])
+    values["teacher"] = None
+    values["finetune"] = {"model": "ENCODER"}
+    recipe = Recipe.from_mapping({key: value for key, value in values.items() if value is not None})
+    data = load_data(recipe.task_row, recipe.data, ["train", "dev"])
+    facts = module.Facts(recipe, tmp_path, data, "", False)
+    (one,) = module.check_unseen_labels(facts)
+    assert one.check == "rare_labels"
+    assert "negg (1)" in one.message
+
+
+def test_unseen_labels(values: dict[str, Any], tmp_path: Path) -> None:
+    positive = [row for row in some_rows(0, 1200) if row[1] == "pos"]
+    values["data"]["train"] = write_rows(tmp_path / "sorted.csv", positive)
+    one = found(values, tmp_path, "unseen_labels", data__labels=["neg", "pos"])
+    assert one.level == "warning"
+    assert "the label neg" in one.message
+
+
+def test_augment(values: dict[str, Any], tmp_path: Path, encoder: Path) -> None:
+    one = found(values, tmp_path, "augment", augment={"variants": 2})
+    assert "augment.model must be given" in one.message
+    one = found(values, tmp_path, "augment", augment={"model": values["teacher"]})
+    assert one.level == "error"
+    assert "BertForSequenceClassification" in one.message
+    missing = {"model": str(encoder), "vectors": "glove.txt"}
+    assert "glove.txt" in found(values, tmp_path, "augment", augment=missing).message
+    ours = findings(values, tmp_path, augment={"model": str(encoder)})
+    assert "augment" not in [one.check for one in ours]
+
+
+def test_openvino(values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(name: str) -> None:
+        return None
+
+    monkeypatch.setattr(module, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=find)))
+    one = found(values, tmp_path, "openvino", export={"openvino": True})
+    assert one.level == "error"
+    assert "understudy[openvino]" in one.message
+
+
+def test_disk(values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+    one = found(values, tmp_path, "disk")
+    assert one.level == "error"
+    assert "GB are free" in one.message
+
+
+@pytest.fixture
+def with_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    return
+
+
+@pytest.mark.usefixtures("with_gpu")
+def test_a_gpu_that_the_recipe_leaves_idle(values: dict[str, Any], tmp_path: Path) -> None:
+    recipe = Recipe.from_mapping(apply_settings(values, {"intermediate.training.use_cpu": True}))
+    facts = module.Facts(recipe, tmp_path, None, "", True)  # type: ignore[arg-type]  # it looks at the recipe
+    (one,) = module.check_accelerator(facts)
+    assert "use_cpu" in one.message
+
+
+def test_a_gpu_that_torch_cannot_use(
+    values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    before = Path.glob
+    seen = lambda path, pattern: iter([path / "nvidia0"]) if "nvidia" in pattern else before(path, pattern)  # noqa: E731
+    monkeypatch.setattr(Path, "glob", seen)
+    one = found(values, tmp_path, "accelerator")
+    assert "nvidia-smi" in one.message
+
+
+def test_bf16(values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "cpu_flags", lambda: {"avx2"})
+    one = found(values, tmp_path, "bf16", prediction__training__bf16=True)
+    assert one.level == "warning"
+    monkeypatch.setattr(module, "cpu_flags", lambda: {"amx_bf16"})
+    checks = [one.check for one in findings(values, tmp_path, prediction__training__bf16=True)]
+    assert "bf16" not in checks
+
+
+def test_processes(values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    (one,) = module.check_processes(None)  # type: ignore[arg-type]  # it looks at the environment alone
+    assert one.level == "error"
+    assert "torchrun" in one.message

@@ -1,0 +1,124 @@
+"""When a stage is made, gone on with, or left as it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from understudy.errors import ModelError, OutputError, RecipeError
+from understudy.pipeline.run import STATE, Stage, _make, check_folder, dump, run_recipe
+from understudy.recipe.load import load_recipe
+
+
+class Kitchen:
+    """A stage that notes what it found when it was called, and may be interrupted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.inputs: dict[str, str] = {"data": "a"}
+        self.fails = False
+        self.found: list[list[str]] = []
+        (folder / STATE).write_text("{}")
+
+    def work(self) -> None:
+        own = self.folder / "dish"
+        self.found.append(sorted(file.name for file in own.glob("*")))
+        own.mkdir(exist_ok=True)
+        (own / "sauce").mkdir(exist_ok=True)
+        (own / "half").write_text(json.dumps(self.inputs))
+        if self.fails:
+            raise ModelError("the kitchen burns")
+        (own / "result.json").write_text(json.dumps(self.inputs))
+
+    def make(self) -> bool:
+        parts = {"sauce": lambda: {"data": self.inputs["data"]}}
+        stage = Stage("dish", "Cooking", lambda: self.inputs, "dish/result.json", self.work, parts=parts)
+        return _make(stage, self.folder, "[1/1]")
+
+
+@pytest.fixture
+def kitchen(tmp_path: Path) -> Kitchen:
+    return Kitchen(tmp_path)
+
+
+def test_what_is_finished_and_unchanged_is_left(kitchen: Kitchen) -> None:
+    assert kitchen.make()
+    assert not kitchen.make()
+    assert kitchen.found == [[]]
+
+
+def test_what_was_interrupted_goes_on(kitchen: Kitchen) -> None:
+    kitchen.fails = True
+    with pytest.raises(ModelError):
+        kitchen.make()
+    kitchen.fails = False
+    assert kitchen.make()
+    assert kitchen.found == [[], ["half", "sauce"]]
+
+
+def test_other_inputs_start_anew(kitchen: Kitchen) -> None:
+    kitchen.make()
+    kitchen.inputs = {"data": "b"}
+    assert kitchen.make()
+    assert kitchen.found == [[], []]
+
+
+def test_a_part_stays_where_its_own_inputs_are_as_they_were(kitchen: Kitchen) -> None:
+    kitchen.make()
+    kitchen.inputs = {"data": "a", "garnish": "b"}
+    assert kitchen.make()
+    assert kitchen.found == [[], ["sauce"]]
+
+
+def test_an_older_result_is_not_taken_for_one_that_was_interrupted(kitchen: Kitchen) -> None:
+    """Made, changed, interrupted: the result of before must not stand for what never came to be."""
+    kitchen.make()
+    kitchen.inputs, kitchen.fails = {"data": "b"}, True
+    with pytest.raises(ModelError):
+        kitchen.make()
+    kitchen.fails = False
+    assert kitchen.make()
+    assert json.loads((kitchen.folder / "dish" / "result.json").read_text()) == {"data": "b"}
+
+
+def test_the_order_of_settings_is_no_change() -> None:
+    one, other = (
+        load_recipe("desk-classification", dict(settings))
+        for settings in (
+            [("data.columns.text", "a"), ("data.columns.label", "b")],
+            [("data.columns.label", "b"), ("data.columns.text", "a")],
+        )
+    )
+    assert one.to_yaml() != other.to_yaml()
+    assert json.dumps(dump(one), sort_keys=True) == json.dumps(dump(other), sort_keys=True)
+
+
+def test_a_folder_of_another_command_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("task: mrpc\n")
+    with pytest.raises(OutputError, match="not a run of ours"):
+        check_folder(tmp_path, overwrite=False)
+    (tmp_path / STATE).write_text("{}")
+    check_folder(tmp_path, overwrite=False)
+
+
+def test_what_run_cannot_do_is_refused(tmp_path: Path, encoder: Path) -> None:
+    with pytest.raises(RecipeError, match="finetune-mrpc has no method"):
+        run_recipe(None, student=None, task=None, data=None, recipe="finetune-mrpc", settings=())
+    settings = {"soft_labels.predictions": "answers.parquet", "student.source": str(encoder)}
+    with pytest.raises(RecipeError, match="distill --predictions"):
+        run_recipe(
+            None, student=None, task=None, data=None, recipe="soft-labels-classification", settings=settings
+        )
+
+
+def test_an_encoder_is_fine_tuned_as_the_recipe_says_or_as_finetune_would(encoder: Path) -> None:
+    options = {"student": None, "task": None, "data": "glue", "settings": ()}
+    mine = run_recipe(encoder, recipe="desk-sst2", **options)
+    assert mine.finetune is not None
+    assert mine.finetune.model == str(encoder)
+    assert mine.finetune.training == load_recipe("desk-sst2").finetune.training
+    plain = run_recipe(encoder, recipe=None, **options | {"task": "mrpc"})
+    assert plain.finetune is not None
+    assert plain.finetune.training == load_recipe("finetune-mrpc").training
