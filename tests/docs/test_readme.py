@@ -46,8 +46,10 @@ def test_the_tables_say_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> No
     marks = ("starts", "held-out", "patient", "augmented", "augment-rows", "augment-examples")
     for mark in (*marks, "general", "deploy"):
         assert f"<!-- {mark} -->\n| task |" in log
-    for mark in ("teachers", "students", "starts", "general"):
+    for mark in ("teachers", "students", "starts", "general", "desk-seeds"):
         assert f"<!-- {mark} -->\n| task |" in results
+    for text in (README, results):
+        assert "<!-- desk -->\n| | SST-2, accuracy |" in text
 
 
 def test_the_tree_names_what_is_there() -> None:
