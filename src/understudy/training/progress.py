@@ -1,11 +1,23 @@
-"""A progress bar that carries its figures, instead of a line of text per log."""
+"""How far a training is: a bar with its figures, or a line now and then where there is no terminal."""
 
 from __future__ import annotations
 
+import logging
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from transformers import ProgressCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    ProgressCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+
+logger = logging.getLogger(__name__)
+SECONDS_BETWEEN_LINES = 30.0
 
 
 def stage_name(training_dir: Path) -> str:
@@ -18,6 +30,48 @@ def stage_name(training_dir: Path) -> str:
     """
     *_, stage, folder, name = ("", "", *training_dir.parent.parts)
     return f"{stage}, trial {int(name) + 1}" if folder == "trials" and name.isdigit() else name
+
+
+def figures_of(logs: Mapping[str, Any]) -> dict[str, str]:
+    """What people read of a log: loss, learning rate and dev scores.
+
+    >>> figures_of({"loss": 0.51234, "epoch": 1.0, "eval_f1": 0.9, "eval_runtime": 3.0})
+    {'loss': '0.5123', 'dev f1': '0.9'}
+    """
+    return {
+        name.replace("eval_", "dev ").replace("learning_rate", "lr"): f"{value:.4g}"
+        for name, value in logs.items()
+        if name in ("loss", "learning_rate")
+        or (
+            name.startswith("eval_")
+            and not name.startswith("eval_loss_")  # single terms are too many for a line
+            and not name.endswith(("runtime", "per_second"))
+        )
+    }
+
+
+class FiguresInLines(TrainerCallback):
+    """A line with step and figures, at most one in half a minute: for logs that are no terminal."""
+
+    def __init__(self) -> None:
+        self.figures: dict[str, str] = {}
+        self.last = time.monotonic()
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.figures |= figures_of(logs or {})
+        if not state.is_world_process_zero or time.monotonic() - self.last < SECONDS_BETWEEN_LINES:
+            return
+        self.last = time.monotonic()
+        shown = ", ".join(f"{name} {value}" for name, value in self.figures.items())
+        name = stage_name(Path(str(args.output_dir)))
+        logger.info("%s: step %d of %d: %s", name, state.global_step, state.max_steps, shown)
 
 
 class FiguresOnTheBar(ProgressCallback):
@@ -47,11 +101,5 @@ class FiguresOnTheBar(ProgressCallback):
     ) -> None:
         if not state.is_world_process_zero or self.training_bar is None:
             return
-        for name, value in (logs or {}).items():
-            if name in ("loss", "learning_rate") or (
-                name.startswith("eval_")
-                and not name.startswith("eval_loss_")  # single terms are too many for a line
-                and not name.endswith(("runtime", "per_second"))
-            ):
-                self.figures[name.replace("eval_", "dev ").replace("learning_rate", "lr")] = f"{value:.4g}"
+        self.figures |= figures_of(logs or {})
         self.training_bar.set_postfix(self.figures)

@@ -25,7 +25,7 @@ from understudy.errors import TrainingError
 from understudy.objectives.compose import weight_of, weighted_sum
 from understudy.training.checkpoint import seal_checkpoint
 from understudy.training.order import LengthGroupedSampler
-from understudy.training.progress import FiguresOnTheBar
+from understudy.training.progress import FiguresInLines, FiguresOnTheBar
 
 # B batch
 
@@ -47,8 +47,8 @@ class OrderedTrainer(Trainer):
         super().__init__(*arguments, **options)
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
-        if not self.args.disable_tqdm and sys.stderr.isatty():
-            self.add_callback(FiguresOnTheBar())
+        if not self.args.disable_tqdm:
+            self.add_callback(FiguresOnTheBar() if sys.stderr.isatty() else FiguresInLines())
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int] | None:
         dataset = self.train_dataset if train_dataset is None else train_dataset
