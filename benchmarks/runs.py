@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import statistics
 import subprocess
@@ -13,6 +12,8 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from understudy.timing.machine import describe_machine
 
 RECORD = "record.json"
 
@@ -127,12 +128,5 @@ def git_commit() -> str:
 
 
 def machine() -> str:
-    model = next(
-        (
-            line.split(":")[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ),
-        "unknown",
-    )
-    return f"{os.cpu_count()} cores, {model}"
+    found = describe_machine()
+    return f"{found['cores']} cores, {found['processor']}"

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 import understudy
 from understudy.cli.app import app
 from understudy.errors import OutputError, PreflightError
-from understudy.pipeline.run import constant_answers
+from understudy.pipeline.summary import constant_answers
 from understudy.recipe.load import load_recipe
 from understudy.serve import Predictor
 

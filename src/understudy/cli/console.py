@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from understudy.pipeline.preflight import Finding
+    from understudy.pipeline.facts import Finding
     from understudy.stages.result import StageResult
 
 

@@ -27,6 +27,7 @@ from understudy.stages.result import (
     StageResult,
     hash_model,
     resolve_paths,
+    saved_recipe,
     student_inside,
     versions,
     write_result,
@@ -162,10 +163,10 @@ def ablate(
         )
     folder = Path(output_dir).expanduser().resolve()
     chosen = parse_settings(settings)
-    first = [_full_recipe(one, student, augmented, data, recipe, seeds[0], chosen) for one in teachers]
-    for full in first:
+    recipes = [_full_recipe(one, student, augmented, data, recipe, chosen) for one in teachers]
+    for full in recipes:
         _check_full(full, tables)
-    twice = [task for task, count in Counter(full.task for full in first).items() if count > 1]
+    twice = [task for task, count in Counter(full.task for full in recipes).items() if count > 1]
     if twice:
         raise RecipeError(
             f"two of the teachers are of the task {twice[0]}. Give each an ablation of its own."
@@ -174,8 +175,7 @@ def ablate(
     against: dict[str, dict[str, Any]] = {}
     wanted = [Variant(FULL, {}), *(one for table in tables for one in ABLATIONS[table].variants)]
     for seed in seeds:
-        for teacher in teachers:
-            full = _full_recipe(teacher, student, augmented, data, recipe, seed, chosen)
+        for full in (one.model_copy(update={"seed": seed}) for one in recipes):
             for variant in wanted:
                 place = folder / str(full.task) / f"{_slug(variant.name)}-{seed}"
                 result = _finish(full, variant, place, folder / str(full.task) / f"{_slug(FULL)}-{seed}")
@@ -200,18 +200,18 @@ def _full_recipe(
     augmented: str | Path | None,
     data: str | Path | None,
     recipe: str | Path,
-    seed: int,
     settings: Mapping[str, Any],
 ) -> Recipe:
-    """What one teacher's full run does."""
-    saved = load_recipe(Path(teacher) / "recipe.yaml") if (Path(teacher) / "recipe.yaml").is_file() else None
-    task = saved.task if saved is not None else load_recipe(recipe).task
-    own: dict[str, Any] = {"task": task, "seed": seed, **settings}
+    """What one teacher's full run does, but for its seed."""
+    teacher = student_inside(teacher)
+    saved = saved_recipe(teacher)
+    task = load_recipe(saved if saved is not None else recipe).task
+    own: dict[str, Any] = {"task": task, **settings}
     if augmented is not None:
         own["data.augmented"] = str(Path(augmented) / str(task))
     return resolve_paths(
         distill_recipe(
-            student_inside(teacher),
+            teacher,
             student=student,
             method="tinybert",
             predictions=None,
@@ -248,7 +248,10 @@ def _check_full(full: Recipe, tables: Sequence[str]) -> None:
             "--set prediction.search=null, and set what it would find in prediction.training."
         )
     if full.normalization != "real":
-        raise RecipeError("normalization: padded has no meaning for variants that learn from labels.")
+        raise RecipeError(
+            "normalization: padded has no meaning for variants that learn from labels. Leave it out: --set "
+            "normalization=null."
+        )
     units = [
         {"max_steps", "num_train_epochs"} & set(one.training) for one in (full.intermediate, full.prediction)
     ]
@@ -265,7 +268,8 @@ def variant_recipe(full: Recipe, variant: Variant, full_dir: Path) -> Recipe:
     values = full.model_dump(exclude_defaults=True)
     changed = dict(variant.settings)
     if changed.get("student.init") == "random" and full.student.model is not None:
-        changed |= {f"student.{name}": size for name, size in _shape_of(full).items()}
+        sizes = own_sizes(load_config(full.student.model))
+        changed |= {f"student.{name}": size for name, size in sizes.items()}
     if variant.labels is not None:
         intermediate, prediction = (values.pop(name) for name in ("intermediate", "prediction"))
         training = dict(prediction["training"])
@@ -282,12 +286,6 @@ def _both(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]
     """As much training as two stages have together."""
     name = "max_steps" if "max_steps" in second else "num_train_epochs"
     return {name: first.get(name, 0) + second.get(name, 0)}
-
-
-def _shape_of(recipe: Recipe) -> dict[str, int]:
-    """The sizes of a saved student, for one of the same from scratch."""
-    config = load_config(str(recipe.student.model))
-    return own_sizes(config)
 
 
 def _table(

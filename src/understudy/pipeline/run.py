@@ -21,8 +21,17 @@ from understudy.errors import OutputError, PreflightError, RecipeError
 from understudy.evaluation.score import prepare_split
 from understudy.files import hash_file, write_atomically
 from understudy.models.pretrained import has_head_for, load_config
-from understudy.pipeline.preflight import Facts, Finding, preflight
-from understudy.pipeline.student import ARTIFACT_FOLDER, Distilled
+from understudy.pipeline.facts import Facts, Finding
+from understudy.pipeline.preflight import preflight
+from understudy.pipeline.student import Distilled
+from understudy.pipeline.summary import (
+    agreement_line,
+    read,
+    scores_line,
+    sizes_line,
+    speed_line,
+    summarize,
+)
 from understudy.pipeline.voice import speaking
 from understudy.recipe.load import build_recipe, load_recipe
 from understudy.recipe.recipe import Recipe
@@ -31,29 +40,32 @@ from understudy.report.page import REPORT, write_report
 from understudy.stages.augment import augment_from_recipe
 from understudy.stages.bench import bench
 from understudy.stages.distill import distill_from_recipe, distill_recipe
-from understudy.stages.evaluate import PREDICTIONS, evaluate
+from understudy.stages.evaluate import evaluate
 from understudy.stages.export import add_speed_to_card, export
 from understudy.stages.finetune import finetune_from_recipe
 from understudy.stages.result import (
+    ARTIFACT_FOLDER,
+    AUGMENTED,
+    BENCH,
+    DISTILLED,
+    EVALUATION,
     INPUTS,
     INTERMEDIATE,
     RECIPE,
     RESULT,
     STUDENT,
+    TEACHER,
     announce,
     hash_model,
     hash_start,
     resolve_paths,
     student_inside,
-    versions,
     write_result,
 )
 from understudy.training.cpu import tune_cpu
 
 logger = logging.getLogger(__name__)
 
-# The folders of a run.
-TEACHER, AUGMENTED, DISTILLED, EVALUATION, BENCH = "teacher", "augmented", "distilled", "evaluation", "bench"
 STATE = "stages.json"  # what each stage was made of
 
 
@@ -278,7 +290,7 @@ def stages_of(facts: Facts) -> Iterator[Stage]:
             lambda: {"recipe": dump(teacher_recipe), "model": hash_model(facts.teacher), **data.hashes},
             f"{TEACHER}/{RESULT}",
             lambda: finetune_from_recipe(teacher_recipe, folder / TEACHER),
-            lambda: _scores_line(read(folder / TEACHER)),
+            lambda: scores_line(read(folder / TEACHER)),
         )
     if recipe.augment is not None:
         augment_recipe = augment_part(recipe)
@@ -324,7 +336,7 @@ def stages_of(facts: Facts) -> Iterator[Stage]:
         distil_from,
         f"{DISTILLED}/{RESULT}",
         distil,
-        lambda: _scores_line(read(folder / DISTILLED)),
+        lambda: scores_line(read(folder / DISTILLED)),
         # The layers are learnt before the predictions, and know nothing of them.
         parts={INTERMEDIATE: lambda: distil_from(without=["prediction"])},
     )
@@ -337,7 +349,7 @@ def stages_of(facts: Facts) -> Iterator[Stage]:
         lambda: {"student": hash_model(student), "teacher": hash_model(teacher), "data": read_as, **dev},
         f"{EVALUATION}/{RESULT}",
         lambda: evaluate(student, against=teacher, output_dir=folder / EVALUATION),
-        lambda: _agreement_line(read(folder / EVALUATION)),
+        lambda: agreement_line(read(folder / EVALUATION)),
     )
     shipped = recipe.export or ExportSettings()
     yield Stage(
@@ -352,7 +364,7 @@ def stages_of(facts: Facts) -> Iterator[Stage]:
             openvino=shipped.openvino,
             speed=False,  # timed beside its teacher in a moment
         ),
-        lambda: _sizes_line(folder / ARTIFACT_FOLDER),
+        lambda: sizes_line(folder / ARTIFACT_FOLDER),
     )
     length = usual_length(facts)
 
@@ -373,7 +385,7 @@ def stages_of(facts: Facts) -> Iterator[Stage]:
         },
         f"{BENCH}/{RESULT}",
         measure,
-        lambda: _speed_line(read(folder / BENCH)),
+        lambda: speed_line(read(folder / BENCH)),
     )
     yield Stage(
         REPORT,
@@ -451,97 +463,6 @@ def usual_length(facts: Facts) -> int:
         stride=facts.recipe.data.stride,
     )
     return max(2, int(np.median(split.encoded["length"][:])))
-
-
-def read(folder: Path) -> dict[str, Any]:
-    """A stage's result."""
-    content: dict[str, Any] = json.loads((folder / RESULT).read_text("utf-8"))
-    return content
-
-
-def summarize(recipe: Recipe, folder: Path) -> dict[str, Any]:
-    """Teacher beside student: scores with intervals, parameters, sizes, times."""
-    evaluation, timed = read(folder / EVALUATION), read(folder / BENCH)
-    distilled = read(folder / DISTILLED)
-    artifact = json.loads((folder / ARTIFACT_FOLDER / ARTIFACT).read_text("utf-8"))
-    split = next(iter(evaluation["scores"]))
-    teacher, student, *forms = timed["models"]
-    scores = {teacher: evaluation["against"]["scores"], student: evaluation["scores"]}
-    scores |= {name: artifact["models"][name.rpartition(":")[2]]["scores"] for name in forms}
-    names = {teacher: "teacher", student: "student"}
-    rows = []
-    for name, model in timed["models"].items():
-        times = {row["batch"]: row for row in timed["rows"] if row["model"] == name}
-        rows.append(
-            {
-                "model": names.get(name, f"student, {name.rpartition(':')[2]}"),
-                "form": model["form"],
-                "scores": scores[name][split],
-                "parameters": model["parameters"],
-                "bytes": model["bytes"],
-                "times_smaller": model["times_smaller"],
-                "milliseconds": {str(batch): row["median_ms"] for batch, row in times.items()},
-                "times_faster": {str(batch): row["times_faster"] for batch, row in times.items()},
-            }
-        )
-    return {
-        "stage": "run",
-        "task": recipe.task,
-        "method": recipe.method,
-        "split": split,
-        "scores": evaluation["scores"],
-        "difference": evaluation["difference"],
-        "agreement": evaluation.get("agreement", {}),
-        "counts": evaluation["counts"],
-        "notes": constant_answers(folder / EVALUATION / PREDICTIONS, split),
-        "models": rows,
-        "length": timed["rows"][0]["length"],
-        "machine": timed["machine"],
-        "seed": recipe.seed,
-        "hashes": distilled["hashes"],
-        "versions": versions(),
-    }
-
-
-def constant_answers(file: Path, split: str) -> list[str]:
-    """What to know before any figure: that a model gives one answer whatever it is asked."""
-    rows = [json.loads(line) for line in file.read_text("utf-8").split("\n") if line]
-    rows = [row for row in rows if row["split"] == split]
-    notes = []
-    for who, name in (("teacher", "against"), ("student", "prediction")):
-        answers = {json.dumps(row[name]) for row in rows}
-        if len(answers) == 1 and len(rows) > 1 and not isinstance(rows[0][name], float):
-            notes.append(
-                f"The {who} gives the same answer to every row: {answers.pop()}. It has learnt nothing yet, "
-                "and its score is what that one answer gets. Train it longer, or with another learning "
-                "rate."
-            )
-    return notes
-
-
-def _scores_line(content: Mapping[str, Any]) -> str:
-    split, metrics = next(iter(content["scores"].items()))
-    shown = ", ".join(f"{name} {figure['value']:.3f}" for name, figure in metrics.items())
-    against = content.get("against")
-    teacher = next(iter(metrics)) if against else None
-    beside = f" (teacher {against['scores'][split][teacher]['value']:.3f})" if against and teacher else ""
-    return f"{split} {shown}{beside}"
-
-
-def _agreement_line(content: Mapping[str, Any]) -> str:
-    shares = content.get("agreement", {})
-    return ", ".join(f"the same answer on {share:.1%} of {split}" for split, share in shares.items())
-
-
-def _sizes_line(folder: Path) -> str:
-    models = json.loads((folder / ARTIFACT).read_text("utf-8"))["models"]
-    return ", ".join(f"{name} {model['bytes'] / 1e6:.1f} MB" for name, model in models.items())
-
-
-def _speed_line(content: Mapping[str, Any]) -> str:
-    one = [row for row in content["rows"] if row["batch"] == 1]
-    best = max(one, key=lambda row: row["times_faster"])
-    return f"one text in {best['median_ms']:.1f} ms, the teacher in {one[0]['median_ms']:.1f} ms"
 
 
 def _clock(seconds: float) -> str:

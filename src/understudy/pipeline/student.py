@@ -16,25 +16,21 @@ from understudy.artifacts.session import Arrays, Logits
 from understudy.data.load import load_data
 from understudy.data.sources import dev_splits
 from understudy.errors import OutputError
-from understudy.files import hash_file
 from understudy.models.pretrained import load_config, load_model, load_tokenizer, model_labels
 from understudy.pipeline.voice import speaking
 from understudy.recipe.load import load_recipe, parse_settings
 from understudy.recipe.recipe import Recipe
 from understudy.serve.predictor import Predictor
-from understudy.stages.distill import distill_from_recipe, distill_recipe
+from understudy.stages.distill import distill_from_recipe, distill_recipe, hash_inputs
 from understudy.stages.export import what_it_reads
 from understudy.stages.result import (
+    ARTIFACT_FOLDER,
     RECIPE,
     RESULT,
     STUDENT,
     StageResult,
-    hash_model,
-    hash_start,
     resolve_paths,
 )
-
-ARTIFACT_FOLDER = "artifact"
 
 
 class Distilled(StageResult):
@@ -145,12 +141,9 @@ def _finished(folder: Path, recipe: Recipe) -> Distilled | None:
 
 def _hashes(recipe: Recipe) -> dict[str, str]:
     """Of what a distillation is made of, as it is now."""
-    task, teacher = recipe.task_row, {"teacher": hash_model(recipe.teacher)} if recipe.teacher else {}
-    labels = model_labels(load_config(recipe.reader), task)
+    task, labels = recipe.task_row, model_labels(load_config(recipe.reader), recipe.task_row)
     data = load_data(task, recipe.data, ("train", *dev_splits(task, recipe.data)), labels=labels)
-    predictions = recipe.soft_labels.predictions if recipe.soft_labels is not None else None
-    file = {"predictions": hash_file(Path(predictions))} if predictions is not None else {}
-    return {**data.hashes, **teacher, **file, **hash_start(recipe)}
+    return hash_inputs(recipe, data)
 
 
 def open_student(output_dir: Path) -> Predictor:

@@ -21,6 +21,7 @@ def speaking() -> Iterator[None]:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     level, theirs = ours.level, transformers.logging.get_verbosity()
+    loading, mapping = transformers.logging.is_progress_bar_enabled(), datasets.are_progress_bars_disabled()
     ours.addHandler(handler)
     ours.setLevel(logging.INFO)
     transformers.logging.set_verbosity(logging.ERROR)
@@ -32,5 +33,7 @@ def speaking() -> Iterator[None]:
         ours.removeHandler(handler)
         ours.setLevel(level)
         transformers.logging.set_verbosity(theirs)
-        transformers.logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-        datasets.enable_progress_bars()
+        if loading:
+            transformers.logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+        if not mapping:
+            datasets.enable_progress_bars()

@@ -17,8 +17,8 @@ from understudy.models.pretrained import load_config
 from understudy.recipe.load import load_recipe
 from understudy.report.attention import attention_maps
 from understudy.report.charts import attention_grid, attention_pair, bars, loss_curves, scatter
-from understudy.stages.evaluate import PREDICTIONS
-from understudy.stages.result import RECIPE, RESULT, STUDENT
+from understudy.stages.evaluate import PREDICTIONS, read_predictions
+from understudy.stages.result import AUGMENTED, DISTILLED, EVALUATION, RECIPE, RESULT, STUDENT
 from understudy.stages.training import LOSSES
 
 REPORT = "report.html"
@@ -29,19 +29,12 @@ _LONGEST = 240  # characters of a text in a table
 
 def write_report(folder: Path, *, teacher: str, summary: Mapping[str, Any]) -> None:
     """Write a run's report.html from what its stages left in `folder`."""
-    distilled = json.loads((folder / "distilled" / RESULT).read_text("utf-8"))
-    rows = [
-        json.loads(line)
-        for line in (folder / "evaluation" / PREDICTIONS)
-        .read_text("utf-8")
-        .split("\n")  # and at nothing else
-        if line
-    ]
-    rows = [row for row in rows if row["split"] == summary["split"]]
+    distilled = json.loads((folder / DISTILLED / RESULT).read_text("utf-8"))
+    rows = read_predictions(folder / EVALUATION / PREDICTIONS, summary["split"])
     sections = [
         _headline(summary),
         _models(summary),
-        _learning(folder / "distilled", distilled),
+        _learning(folder / DISTILLED, distilled),
         _attention(folder, teacher, summary, distilled, rows),
         _answers(summary, distilled, rows),
         _disagreements(rows),
@@ -169,7 +162,7 @@ def _attention(
     texts = [text for text in map(_texts, rows) if text and 4 <= sum(len(one.split()) for one in text) <= 14][
         :2
     ]
-    student = str(folder / "distilled" / STUDENT)
+    student = str(folder / DISTILLED / STUDENT)
     paired = _paired(student, teacher, distilled)
     if not paired:
         return ""
@@ -251,7 +244,7 @@ def _disagreements(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     note = f"{len(differ):,} of {len(rows):,} rows"
     if len(differ) > _MOST_ROWS:
-        note += f", {_MOST_ROWS} of them here; all are in evaluation/{PREDICTIONS}"
+        note += f", {_MOST_ROWS} of them here; all are in {EVALUATION}/{PREDICTIONS}"
     return _section(
         "Where they disagree",
         f"<p>{_safe(note)}.</p>" + _table(["row", "label", "teacher", "student"], lines),
@@ -259,7 +252,7 @@ def _disagreements(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _augmentation(folder: Path) -> str:
-    file = folder / "augmented" / RESULT
+    file = folder / AUGMENTED / RESULT
     if load_recipe(folder / RECIPE).augment is None or not file.is_file():
         return ""
     content = json.loads(file.read_text("utf-8"))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from understudy.data.load import TaskData
 from understudy.errors import RecipeError
 from understudy.evaluation.compare import compare
 from understudy.evaluation.score import score_model
@@ -111,12 +112,7 @@ def distill_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
     arguments = build_arguments({"seed": recipe.seed, **main_block(recipe).training}, output_dir)
     tune_cpu()
     prepared = prepare(recipe, recipe.reader, arguments)
-    hashes = dict(prepared.data.hashes)
-    if recipe.teacher is not None:
-        hashes["teacher"] = hash_model(recipe.teacher)
-    elif predictions is not None and Path(predictions).is_file():  # another is refused in a moment
-        hashes["predictions"] = hash_file(Path(predictions))
-    hashes |= hash_start(recipe)
+    hashes = hash_inputs(recipe, prepared.data)
     run = Run(recipe, prepared, output_dir, hashes.get("teacher"))
     preflight(run)
     with arguments.main_process_first(desc="preparing the output folder"):
@@ -130,6 +126,17 @@ def distill_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
     content = _summary(recipe, prepared, output_dir, hashes)
     write_result(output_dir, content)
     return StageResult(output_dir, content)
+
+
+def hash_inputs(recipe: Recipe, data: TaskData) -> dict[str, str]:
+    """Of all that a distillation is made of: rows, teacher or predictions, and the student's start."""
+    hashes = dict(data.hashes)
+    predictions = recipe.soft_labels.predictions if recipe.soft_labels is not None else None
+    if recipe.teacher is not None:
+        hashes["teacher"] = hash_model(recipe.teacher)
+    elif predictions is not None and Path(predictions).is_file():  # another is refused in a moment
+        hashes["predictions"] = hash_file(Path(predictions))
+    return hashes | hash_start(recipe)
 
 
 def _summary(

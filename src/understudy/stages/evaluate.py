@@ -120,6 +120,13 @@ def write_predictions(
     write_atomically(path, "".join(lines))
 
 
+def read_predictions(path: Path, split: str) -> list[dict[str, Any]]:
+    """The rows of a split that `write_predictions` has written."""
+    # Not splitlines: a text may have other ends of lines in it.
+    rows = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
+    return [row for row in rows if row["split"] == split]
+
+
 def label_names(value: Any, labels: Sequence[str] | None) -> Any:
     """A label's name, or those of a list; what has none is itself."""
     if isinstance(value, list):

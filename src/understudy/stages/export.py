@@ -42,6 +42,7 @@ from understudy.recipe.recipe import Recipe
 from understudy.stages.bench import bench
 from understudy.stages.evaluate import evaluation_recipe, load_to_score
 from understudy.stages.result import (
+    DISTILLED,
     RESULT,
     STUDENT,
     StageResult,
@@ -455,7 +456,7 @@ def _origin(student: str, model: str) -> Origin:
 
 def _title(folder: Path) -> str:
     """What a student is called: its folder's name, or the run's where that says no more than what it is."""
-    return folder.parent.name if folder.name in ("distilled", STUDENT) else folder.name
+    return folder.parent.name if folder.name in (DISTILLED, STUDENT) else folder.name
 
 
 def _teacher_name(teacher: str | None) -> str | None:

@@ -37,6 +37,9 @@ STUDENT = "student"  # the model that a distillation leaves
 INTERMEDIATE, PREDICTION, SOFT_LABELS, PATIENT = "intermediate", "prediction", "soft-labels", "patient"
 STAGES = (INTERMEDIATE, PREDICTION, SOFT_LABELS, PATIENT)
 INPUTS = "inputs.json"
+# The folders of a whole run.
+TEACHER, AUGMENTED, DISTILLED, EVALUATION = "teacher", "augmented", "distilled", "evaluation"
+ARTIFACT_FOLDER, BENCH = "artifact", "bench"
 
 
 @dataclass(frozen=True)

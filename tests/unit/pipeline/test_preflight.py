@@ -15,8 +15,10 @@ from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassificat
 
 from understudy.data.load import load_data
 from understudy.errors import PreflightError, RecipeError
-from understudy.pipeline import preflight as module
-from understudy.pipeline.preflight import Finding, preflight
+from understudy.pipeline import checks_of_the_machine as machine
+from understudy.pipeline.checks_of_rows import check_unseen_labels
+from understudy.pipeline.facts import Facts, Finding
+from understudy.pipeline.preflight import preflight
 from understudy.pipeline.run import refuse
 from understudy.recipe.load import apply_settings
 from understudy.recipe.recipe import Recipe
@@ -227,8 +229,8 @@ def test_rare_labels(values: dict[str, Any], tmp_path: Path) -> None:
     values["finetune"] = {"model": "ENCODER"}
     recipe = Recipe.from_mapping({key: value for key, value in values.items() if value is not None})
     data = load_data(recipe.task_row, recipe.data, ["train", "dev"])
-    facts = module.Facts(recipe, tmp_path, data, "", False)
-    (one,) = module.check_unseen_labels(facts)
+    facts = Facts(recipe, tmp_path, data, "", False)
+    (one,) = check_unseen_labels(facts)
     assert one.check == "rare_labels"
     assert "negg (1)" in one.message
 
@@ -257,7 +259,7 @@ def test_openvino(values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.Mo
     def find(name: str) -> None:
         return None
 
-    monkeypatch.setattr(module, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=find)))
+    monkeypatch.setattr(machine, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=find)))
     one = found(values, tmp_path, "openvino", export={"openvino": True})
     assert one.level == "error"
     assert "understudy[openvino]" in one.message
@@ -279,8 +281,8 @@ def with_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("with_gpu")
 def test_a_gpu_that_the_recipe_leaves_idle(values: dict[str, Any], tmp_path: Path) -> None:
     recipe = Recipe.from_mapping(apply_settings(values, {"intermediate.training.use_cpu": True}))
-    facts = module.Facts(recipe, tmp_path, None, "", True)  # type: ignore[arg-type]  # it looks at the recipe
-    (one,) = module.check_accelerator(facts)
+    facts = Facts(recipe, tmp_path, None, "", True)  # type: ignore[arg-type]  # it looks at the recipe
+    (one,) = machine.check_accelerator(facts)
     assert "use_cpu" in one.message
 
 
@@ -296,16 +298,16 @@ def test_a_gpu_that_torch_cannot_use(
 
 
 def test_bf16(values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "cpu_flags", lambda: {"avx2"})
+    monkeypatch.setattr(machine, "cpu_flags", lambda: {"avx2"})
     one = found(values, tmp_path, "bf16", prediction__training__bf16=True)
     assert one.level == "warning"
-    monkeypatch.setattr(module, "cpu_flags", lambda: {"amx_bf16"})
+    monkeypatch.setattr(machine, "cpu_flags", lambda: {"amx_bf16"})
     checks = [one.check for one in findings(values, tmp_path, prediction__training__bf16=True)]
     assert "bf16" not in checks
 
 
 def test_processes(values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    (one,) = module.check_processes(None)  # type: ignore[arg-type]  # it looks at the environment alone
+    (one,) = machine.check_processes(None)  # type: ignore[arg-type]  # it looks at the environment alone
     assert one.level == "error"
     assert "torchrun" in one.message

@@ -1,0 +1,158 @@
+"""Can the rows teach, and be scored?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transformers import PreTrainedTokenizerFast
+
+from understudy.data.sources import dev_splits
+from understudy.models.pretrained import (
+    load_config,
+    positions_of,
+)
+from understudy.pipeline.checks_of_models import check_length
+from understudy.pipeline.facts import Facts, Finding
+
+FEW_TRAINING_ROWS, FEW_DEV_ROWS = 500, 100
+_SAMPLE = 1_000  # rows looked at for lengths
+_CUT_SHARE, _LEAK_SHARE = 0.1, 0.01
+_FEW_OF_A_LABEL = 5
+
+
+def check_truncation(facts: Facts) -> Iterator[Finding]:
+    """Rows that are cut are learnt, and scored, by their beginning alone."""
+    if facts.task.kind == "question-answering" or any(check_length(facts)):
+        return  # long contexts are read in windows
+    rows, limit = facts.data.splits["train"], facts.recipe.max_length
+    chosen = np.sort(np.random.default_rng(0).permutation(len(rows))[:_SAMPLE])
+    lengths = [_num_tokens(facts.tokenizer, rows[int(place)]) for place in chosen]
+    cut = float(np.mean(np.array(lengths) > limit))
+    if cut > _CUT_SHARE:
+        longest = positions_of(facts.teacher_config) or facts.tokenizer.model_max_length
+        fits = min(int(np.quantile(lengths, 0.99)), longest)
+        share = float(np.mean(np.array(lengths) <= fits))
+        yield Finding(
+            "truncation",
+            "warning",
+            f"{cut:.0%} of the training rows are longer than data.max_length of {limit} tokens and are cut. "
+            f"{share:.0%} would fit into {fits}: --set data.max_length={fits}.",
+        )
+
+
+def check_rows(facts: Facts) -> Iterator[Finding]:
+    """Few rows teach little, and score with wide intervals."""
+    dev = dev_splits(facts.task, facts.recipe.data)[0]
+    num_train, num_dev = len(facts.data.splits["train"]), len(facts.data.splits[dev])
+    if num_train < FEW_TRAINING_ROWS and facts.recipe.augment is None and facts.recipe.data.augmented is None:
+        yield Finding(
+            "few_rows",
+            "warning",
+            f"{num_train} training rows are few for a student to learn from. Let the teacher label more "
+            "texts, or augment them: --set augment.model=ENCODER.",
+        )
+    if num_dev < FEW_DEV_ROWS:
+        yield Finding(
+            "few_dev_rows",
+            "warning",
+            f"{num_dev} development rows cannot tell two models apart: the 95 % interval of 90 % right is "
+            f"±{196 * np.sqrt(0.09 / num_dev):.0f} points. Give more of them.",
+        )
+
+
+def check_leak(facts: Facts) -> Iterator[Finding]:
+    """A development row that is also a training row scores memory."""
+    dev = dev_splits(facts.task, facts.recipe.data)[0]
+    train, held_out = (
+        {_text(row) for row in facts.data.splits[split]}
+        if len(facts.data.splits[split]) <= 1_000_000
+        else set()
+        for split in ("train", dev)
+    )
+    shared = len(train & held_out) / max(1, len(held_out))
+    if shared > _LEAK_SHARE:
+        yield Finding(
+            "leak",
+            "warning",
+            f"{shared:.0%} of the development rows are training rows too: scores will be too good. Take them "
+            "out of one of the two.",
+        )
+
+
+def check_unseen_labels(facts: Facts) -> Iterator[Finding]:
+    """What no training row shows is not learnt."""
+    if facts.task.kind != "classification" or facts.data.labels is None:
+        return
+    dev = dev_splits(facts.task, facts.recipe.data)[0]
+    counts = Counter(facts.data.splits["train"]["label"][:])
+    seen, asked = set(counts), set(facts.data.splits[dev].unique("label"))
+    rare = [
+        f"{facts.data.labels[label]} ({count})"
+        for label, count in sorted(counts.items())
+        if count < _FEW_OF_A_LABEL
+    ]
+    if rare:
+        yield Finding(
+            "rare_labels",
+            "warning",
+            f"these labels have hardly any training rows: {', '.join(rare)}. Is one of them a typing error?",
+        )
+    missing = [facts.data.labels[label] for label in sorted(asked - seen)]
+    if missing:
+        yield Finding(
+            "unseen_labels",
+            "warning",
+            f"no training row has the label {', '.join(missing)}, and development rows do. Are the two files "
+            "of one set, or was the file sorted before it was split?",
+        )
+
+
+def check_augment(facts: Facts) -> Iterator[Finding]:
+    """Augmentation needs a masked language model."""
+    settings = facts.recipe.augment
+    if settings is None:
+        return
+    if facts.recipe.data.augmented is not None:
+        yield Finding(
+            "augment",
+            "error",
+            "augment and data.augmented exclude each other: rows are augmented once. Leave one out.",
+        )
+    if settings.model is None:
+        yield Finding(
+            "augment",
+            "error",
+            "augment.model must be given: the pretrained model with its masked language model's head, e.g. "
+            "--set augment.model=bert-base-uncased.",
+        )
+        return
+    for name in ("vectors", "vector_words"):
+        file = getattr(settings, name)
+        if file is not None and not Path(file).is_file():
+            yield Finding("augment", "error", f"augment.{name} is not there: {file}. Check the path.")
+    config = load_config(settings.model)
+    if not any("MaskedLM" in name or "PreTraining" in name for name in config.architectures or ()):
+        yield Finding(
+            "augment",
+            "error",
+            f"augment.model {settings.model} has no masked language model's head (it is "
+            f"{', '.join(config.architectures or ('none',))}). Give the pretrained model and not a "
+            "fine-tuned one.",
+        )
+
+
+def _text(row: dict[str, Any]) -> str:
+    return repr([row[name] for name in sorted(row) if name not in ("row", "label", "tags", "id", "answers")])
+
+
+def _num_tokens(tokenizer: PreTrainedTokenizerFast, row: dict[str, Any]) -> int:
+    if "words" in row:
+        return len(tokenizer(row["words"], is_split_into_words=True)["input_ids"])
+    if "choices" in row:
+        question = row.get("question") or ""
+        return max(len(tokenizer(row["context"], f"{question} {one}")["input_ids"]) for one in row["choices"])
+    return len(tokenizer(row["text"], row.get("text_pair"))["input_ids"])

@@ -1,0 +1,119 @@
+"""Can this machine, with what is installed on it, do what the recipe says?"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from understudy.errors import RecipeError
+from understudy.pipeline.facts import Facts, Finding, num_parameters
+from understudy.recipe.distillation import IntermediateSettings, TrialSettings
+from understudy.recipe.recipe import STAGES
+from understudy.stages.training import choose_on_dev
+from understudy.timing.machine import cpu_flags
+from understudy.training.arguments import build_arguments
+
+
+def check_processes(_: Facts) -> Iterator[Finding]:
+    """Stages that time and export know one process alone."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        yield Finding(
+            "processes",
+            "error",
+            "run is one process, and torchrun has started several. Run finetune and distill under torchrun, "
+            "then export and bench without.",
+        )
+
+
+def check_training_blocks(facts: Facts) -> Iterator[Finding]:
+    """TrainingArguments that transformers or this machine refuses."""
+    recipe = facts.recipe
+    blocks: dict[str, Sequence[Any]] = {"finetune": [recipe.finetune] if recipe.finetune else []}
+    for name in STAGES:
+        block: TrialSettings | IntermediateSettings | None = getattr(recipe, name)
+        blocks[name] = block.choices() if block is not None else []
+    for name, choices in blocks.items():
+        for choice in choices:
+            try:
+                build_arguments(choose_on_dev(choice.training, facts.task), facts.output_dir)
+            except RecipeError as error:
+                yield Finding("training", "error", f"{name}.{error}")
+                break
+
+
+def check_openvino(facts: Facts) -> Iterator[Finding]:
+    """An extra that is wanted must be there."""
+    wanted = facts.recipe.export is not None and facts.recipe.export.openvino
+    if wanted and not all(importlib.util.find_spec(name) for name in ("openvino", "nncf")):
+        yield Finding(
+            "openvino",
+            "error",
+            "export.openvino needs packages that are not installed: pip install 'understudy[openvino]'; or "
+            "--set export.openvino=false.",
+        )
+
+
+def check_disk(facts: Facts) -> Iterator[Finding]:
+    """Checkpoints are several times a model, and augmented rows many times a training set."""
+    place = next(path for path in (facts.output_dir, *facts.output_dir.parents) if path.exists())
+    there = sum(file.stat().st_size for file in facts.output_dir.rglob("*") if file.is_file())
+    free, needed = shutil.disk_usage(place).free, disk_needed(facts) - there  # of a run that is continued
+    if needed > free:
+        yield Finding(
+            "disk",
+            "error",
+            f"about {needed / 1e9:.1f} GB are needed in {facts.output_dir} and {free / 1e9:.1f} GB are "
+            "free. Make room, or use another --output-dir.",
+        )
+
+
+def check_accelerator(facts: Facts) -> Iterator[Finding]:
+    """A GPU that stands idle beside days of CPU time."""
+    blocks = [getattr(facts.recipe, name) for name in STAGES if getattr(facts.recipe, name) is not None]
+    if torch.accelerator.is_available():
+        if any(block.training.get("use_cpu") for block in blocks):
+            yield Finding(
+                "accelerator",
+                "warning",
+                "a GPU is there, and the recipe trains on the CPU: take use_cpu out of its training blocks.",
+            )
+    elif any(Path("/dev").glob("nvidia[0-9]*")):
+        yield Finding(
+            "accelerator",
+            "warning",
+            "this machine has an NVIDIA GPU that PyTorch cannot use, so that the CPU will train. Install a "
+            "PyTorch built for CUDA, and check the driver with nvidia-smi.",
+        )
+
+
+def check_bf16(facts: Facts) -> Iterator[Finding]:
+    """On a CPU without instructions for it bf16 is emulated, and slow."""
+    blocks = [getattr(facts.recipe, name) for name in (*STAGES, "finetune")]
+    wanted = any(block is not None and block.training.get("bf16") for block in blocks)
+    if wanted and not torch.accelerator.is_available() and not any("bf16" in flag for flag in cpu_flags()):
+        yield Finding(
+            "bf16",
+            "warning",
+            "the recipe trains in bf16, for which this CPU has no instructions: it may be slower than "
+            "float32. Try it with training.bf16=false in each block.",
+        )
+
+
+def disk_needed(facts: Facts) -> int:
+    """Bytes, at the worst moment: two checkpoints of weights and Adam's two moments, and the models."""
+    if facts.student_config is None:
+        return 0
+    student, teacher = (num_parameters(one, facts) for one in (facts.student_config, facts.teacher_config))
+    weights = 4 * (2 * 3 * student + 3 * student)
+    if not facts.fine_tuned:
+        weights += 4 * (2 * 3 * teacher + teacher)
+    rows = facts.data.splits["train"]
+    variants = facts.recipe.augment.variants if facts.recipe.augment is not None else 0
+    # Text, tokens of eight bytes and the like: about four times the checked rows.
+    return weights + int(4 * (1 + variants) * (rows.data.nbytes if len(rows) else 0))

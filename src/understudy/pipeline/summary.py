@@ -1,0 +1,106 @@
+"""What a run came to: teacher beside student, and each stage in a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from understudy.artifacts.artifact import ARTIFACT
+from understudy.recipe.recipe import Recipe
+from understudy.stages.evaluate import PREDICTIONS, read_predictions
+from understudy.stages.result import ARTIFACT_FOLDER, BENCH, DISTILLED, EVALUATION, RESULT, versions
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """A stage's result."""
+    content: dict[str, Any] = json.loads((folder / RESULT).read_text("utf-8"))
+    return content
+
+
+def summarize(recipe: Recipe, folder: Path) -> dict[str, Any]:
+    """Teacher beside student: scores with intervals, parameters, sizes, times."""
+    evaluation, timed = read(folder / EVALUATION), read(folder / BENCH)
+    distilled = read(folder / DISTILLED)
+    artifact = json.loads((folder / ARTIFACT_FOLDER / ARTIFACT).read_text("utf-8"))
+    split = next(iter(evaluation["scores"]))
+    teacher, student, *forms = timed["models"]
+    scores = {teacher: evaluation["against"]["scores"], student: evaluation["scores"]}
+    scores |= {name: artifact["models"][name.rpartition(":")[2]]["scores"] for name in forms}
+    names = {teacher: "teacher", student: "student"}
+    rows = []
+    for name, model in timed["models"].items():
+        times = {row["batch"]: row for row in timed["rows"] if row["model"] == name}
+        rows.append(
+            {
+                "model": names.get(name, f"student, {name.rpartition(':')[2]}"),
+                "form": model["form"],
+                "scores": scores[name][split],
+                "parameters": model["parameters"],
+                "bytes": model["bytes"],
+                "times_smaller": model["times_smaller"],
+                "milliseconds": {str(batch): row["median_ms"] for batch, row in times.items()},
+                "times_faster": {str(batch): row["times_faster"] for batch, row in times.items()},
+            }
+        )
+    return {
+        "stage": "run",
+        "task": recipe.task,
+        "method": recipe.method,
+        "split": split,
+        "scores": evaluation["scores"],
+        "difference": evaluation["difference"],
+        "agreement": evaluation.get("agreement", {}),
+        "counts": evaluation["counts"],
+        "notes": constant_answers(folder / EVALUATION / PREDICTIONS, split),
+        "models": rows,
+        "length": timed["rows"][0]["length"],
+        "machine": timed["machine"],
+        "seed": recipe.seed,
+        "hashes": distilled["hashes"],
+        "versions": versions(),
+    }
+
+
+def constant_answers(file: Path, split: str) -> list[str]:
+    """What to know before any figure: that a model gives one answer whatever it is asked."""
+    rows, notes = read_predictions(file, split), []
+    for who, name in (("teacher", "against"), ("student", "prediction")):
+        answers = {json.dumps(row[name]) for row in rows}
+        if len(answers) == 1 and len(rows) > 1 and not isinstance(rows[0][name], float):
+            notes.append(
+                f"The {who} gives the same answer to every row: {answers.pop()}. It has learnt nothing yet, "
+                "and its score is what that one answer gets. Train it longer, or with another learning "
+                "rate."
+            )
+    return notes
+
+
+def scores_line(content: Mapping[str, Any]) -> str:
+    """What a stage scored, beside the teacher where it was scored too."""
+    split, metrics = next(iter(content["scores"].items()))
+    shown = ", ".join(f"{name} {figure['value']:.3f}" for name, figure in metrics.items())
+    against = content.get("against")
+    teacher = next(iter(metrics)) if against else None
+    beside = f" (teacher {against['scores'][split][teacher]['value']:.3f})" if against and teacher else ""
+    return f"{split} {shown}{beside}"
+
+
+def agreement_line(content: Mapping[str, Any]) -> str:
+    """How often student and teacher agree."""
+    shares = content.get("agreement", {})
+    return ", ".join(f"the same answer on {share:.1%} of {split}" for split, share in shares.items())
+
+
+def sizes_line(folder: Path) -> str:
+    """The files of an artifact."""
+    models = json.loads((folder / ARTIFACT).read_text("utf-8"))["models"]
+    return ", ".join(f"{name} {model['bytes'] / 1e6:.1f} MB" for name, model in models.items())
+
+
+def speed_line(content: Mapping[str, Any]) -> str:
+    """The fastest form of one text, beside the teacher."""
+    one = [row for row in content["rows"] if row["batch"] == 1]
+    best = max(one, key=lambda row: row["times_faster"])
+    return f"one text in {best['median_ms']:.1f} ms, the teacher in {one[0]['median_ms']:.1f} ms"
