@@ -126,12 +126,13 @@ def test_what_is_left_behind(teacher: Path, tmp_path: Path) -> None:
         lines = list(csv.DictReader(file))
     assert [line["step"] for line in lines] == ["10", "20"]
     assert set(lines[0]) == {"step", "epoch", "loss", "embeddings", "attention_1", "hidden_1"}
-    # Projections beside the student, in no way inside it.
-    assert set(load_file(output / "intermediate" / "projections.safetensors")) == {
+    # Projections in a file of their own, in no way inside the model, and none with what is shipped.
+    assert set(load_file(output / "intermediate" / "student" / "projections.safetensors")) == {
         "linears.0.weight",
         "linears.0.bias",
     }
     assert not any("linears" in name for name in load_file(output / "student" / "model.safetensors"))
+    assert not (output / "student" / "projections.safetensors").exists()
     assert not list(output.rglob("checkpoint-*"))
     assert not (output / "prediction" / "trials").exists()
     config = json.loads((output / "student" / "config.json").read_text())

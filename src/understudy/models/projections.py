@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
+from transformers.utils.hub import cached_file
 
 from understudy.errors import RecipeError
 
 # B batch, L tokens, H a student's hidden size, T a teacher's
+
+PROJECTIONS = "projections.safetensors"  # in the student's folder
 
 ProjectionKind = Literal["shared", "per-layer", "none"]
 
@@ -51,9 +55,34 @@ class Projections(nn.Module):
                 nn.init.zeros_(linear.weight)
                 linear.weight.data[channels, torch.arange(student_size)] = 1.0
 
+    def go_on_from(self, learnt: Mapping[str, Tensor]) -> bool:
+        """Take matrices that were learnt before, where they are as many and of the same shapes."""
+        if not learnt or _shapes(learnt) != _shapes(self.state_dict()):
+            return False
+        self.load_state_dict(learnt)
+        return True
+
     def forward(self, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """The student's states, BLH each, as BLT; in the order the matrices were made for."""
         if not self.linears:
             return tuple(states)
         shared = len(self.linears) == 1
         return tuple(self.linears[0 if shared else place](state) for place, state in enumerate(states))
+
+
+def _shapes(state: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in state.items()}
+
+
+def saved_projections(student: str | None) -> dict[str, Tensor]:
+    """What a saved student learnt its teacher's layers through; nothing where it was saved without."""
+    if student is None:
+        return {}
+    file = cached_file(
+        student,
+        PROJECTIONS,
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    return load_file(file) if file is not None else {}

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel, TrainingArguments, set_seed
 from understudy.data.corpus import HELD_OUT, TRAIN, open_corpus
 from understudy.errors import DataError, ModelError, RecipeError
 from understudy.models.pretrained import check_max_length, hash_tokenizer, load_encoder, load_tokenizer
+from understudy.models.projections import saved_projections
 from understudy.models.student import (
     base_config,
     check_start,
@@ -238,6 +239,7 @@ def learn_general(run: GeneralRun, output_dir: Path) -> dict[str, Any]:
         run.rows,
         output_dir,
         channels=run.channels,
+        learnt=saved_projections(run.recipe.student.model),
         padded=run.recipe.normalization == "padded",
         saved_config=base_config(run.recipe.student, str(run.recipe.teacher)),
         load_saved=load_encoder,

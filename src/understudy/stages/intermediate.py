@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from understudy.data.encode import Collator
 from understudy.errors import RecipeError
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import load_model
-from understudy.models.projections import Projections
+from understudy.models.projections import PROJECTIONS, Projections, saved_projections
 from understudy.models.student import base_config
 from understudy.models.teacher import cast_linears, keep_layers, load_teacher
 from understudy.objectives.compose import layer_losses, weight_of
@@ -42,7 +43,8 @@ from understudy.training.arguments import build_arguments
 from understudy.training.intermediate import ProjectedStudent, intermediate_terms, project
 from understudy.training.trainer import EVALUATED, LayerTrainer, Terms
 
-PROJECTIONS = "projections.safetensors"
+logger = logging.getLogger(__name__)
+
 HELD_OUT_LOSSES = "held_out.csv"
 HELD_OUT_ROWS = 1_000
 
@@ -71,6 +73,7 @@ def distill_intermediate(
         LayerRows(prepared.tokenizer, prepared.train, prepared.first_dev.encoded),
         output_dir,
         channels=channels,
+        learnt=saved_projections(recipe.student.model),
         padded=recipe.normalization == "padded",
         saved_config=base_config(recipe.student, recipe.teacher),
         load_saved=lambda saved: load_model(saved, prepared.task, prepared.data.labels, fine_tuned=True),
@@ -98,21 +101,26 @@ def learn_layers(
     output_dir: Path,
     *,
     channels: torch.Tensor | None,
+    learnt: Mapping[str, torch.Tensor],
     padded: bool,
     saved_config: Any,
     load_saved: Callable[[str], PreTrainedModel],
     num_epochs: float = 1.0,
 ) -> dict[str, Any]:
-    """Train a student on its teacher's layers, save it to `output_dir/student` with its projections beside
-    it, and say what it learnt; nothing in a distributed run's other processes.
+    """Train a student on its teacher's layers, save it to `output_dir/student` with its projections, and
+    say what it learnt; nothing in a distributed run's other processes.
 
     Args:
         teacher: frozen; its deeper layers are taken away.
+        channels: the teacher's, where the student's were cut from them.
+        learnt: projections that the student was saved with, to go on from.
         saved_config: with the dropout that the student is saved with.
         load_saved: loads the student's folder again.
         num_epochs: in one of Trainer's.
     """
     model, teacher_layers = match(student, teacher, settings, channels)
+    if model.projections.go_on_from(learnt):
+        logger.info("The student's projections go on from those it was saved with.")
     keep_layers(teacher, max(teacher_layers))
     cast_linears(teacher, autocast_dtype(arguments))
     teacher.to(arguments.device)  # type: ignore[arg-type]  # transformers' decorator loses the type
@@ -144,7 +152,7 @@ def learn_layers(
     if not arguments.should_save:
         return {}
     save_model(student, rows.tokenizer, output_dir / STUDENT, saved_config)
-    save_file(model.projections.state_dict(), output_dir / PROJECTIONS)
+    save_file(model.projections.state_dict(), output_dir / STUDENT / PROJECTIONS)
     # Loaded anew: what was trained in bf16 keeps casting to it.
     saved = load_saved(str(output_dir / STUDENT))
     prepare_capture(saved)

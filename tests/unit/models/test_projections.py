@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from understudy.errors import RecipeError
-from understudy.models.projections import Projections
+from understudy.models.projections import PROJECTIONS, Projections, saved_projections
 
 
 def states(size: int, count: int) -> tuple[torch.Tensor, ...]:
@@ -47,3 +50,19 @@ def test_channels_of_a_cut_are_put_back_in_their_places(kind: str) -> None:
     expected[..., channels] = teacher[..., channels]
     assert torch.equal(first, expected)
     assert torch.equal(second, expected)
+
+
+def test_learnt_matrices_go_on_where_they_fit(tmp_path: Path) -> None:
+    learnt = Projections("shared", 2, 3, 2)
+    folder = tmp_path / "student"
+    folder.mkdir()
+    assert saved_projections(str(folder)) == {}
+    assert saved_projections(None) == {}
+    save_file(learnt.state_dict(), folder / PROJECTIONS)
+    drawn = Projections("shared", 2, 3, 2)
+    assert not torch.equal(drawn.linears[0].weight, learnt.linears[0].weight)
+    assert drawn.go_on_from(saved_projections(str(folder)))
+    assert torch.equal(drawn.linears[0].weight, learnt.linears[0].weight)
+    for other in (Projections("shared", 2, 4, 2), Projections("per-layer", 2, 3, 2)):
+        assert not other.go_on_from(saved_projections(str(folder)))
+    assert not drawn.go_on_from({})
