@@ -344,8 +344,9 @@ def test_soft_labels_and_patience_for_every_kind(kind: str, encoder: Path, tmp_p
     assert understudy.evaluate(tmp_path / "patient").scores["dev"] == pytest.approx(patient.scores["dev"])
 
 
-def test_the_whole_grid_asks_the_teacher_once_for_each_row(
-    teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("training", [{"max_steps": 2}, {"max_steps": -1, "num_train_epochs": 1}], ids=str)
+def test_the_whole_grid_asks_the_teacher_once_for_each_row_that_is_read(
+    training: dict[str, int], teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
     load = methods.load_teacher
@@ -358,13 +359,16 @@ def test_the_whole_grid_asks_the_teacher_once_for_each_row(
         return model
 
     monkeypatch.setattr(methods, "load_teacher", counting)
-    settings = method_settings(("soft_labels", "patient"), max_steps=2) | {
+    training = training | {"per_device_train_batch_size": 2}
+    settings = method_settings(("soft_labels", "patient"), **training) | {
         "student.num_hidden_layers": 2,
         "soft_labels.search": {"alpha": [0.2, 0.7], "temperature": [5, 10]},
         "patient.search": {"beta": [10, 100], "normalized": [True, False]},
     }
     result = understudy.distill(teacher, method="patient", output_dir=tmp_path / "out", settings=settings)
-    assert sum(asked) == result.content["counts"]["train"]["rows"]
+    rows = result.content["counts"]["train"]["rows"]
+    assert rows > 2 * 2
+    assert sum(asked) == (2 * 2 if training["max_steps"] == 2 else rows)
     stages = result.content["stages"]
     assert (len(stages["soft-labels"]["trials"]), len(stages["patient"]["trials"])) == (4, 4)
 

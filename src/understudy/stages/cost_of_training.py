@@ -30,7 +30,7 @@ from understudy.stages.cost import Cost, Part
 from understudy.stages.finetune import make_trainer, start_model
 from understudy.stages.general import learn_general, prepare_general
 from understudy.stages.intermediate import distill_intermediate
-from understudy.stages.methods import Run, main_block, preflight, teach, with_answers
+from understudy.stages.methods import Run, main_block, preflight, rows_that_are_read, teach, with_answers
 from understudy.stages.result import INTERMEDIATE, RESULT, hash_model
 from understudy.stages.teacher_cache import autocast_dtype
 from understudy.stages.training import (
@@ -271,13 +271,15 @@ def _only_stage(recipe: Recipe, name: str, block: Any) -> Recipe:
 
 def _answers(run: Run, teacher_config: Any, folder: Path) -> list[Part]:
     """The teacher's pass over the training set, and both models' over the development sets."""
-    prepared = run.prepared
+    prepared, block = run.prepared, main_block(run.recipe)
+    training = {name: value for name, value in block.training.items() if name != "max_steps"}
+    all_rows = block.model_copy(update={"training": training, "search": {}})
 
     def ask(num_rows: int) -> float:
         small = dataclasses.replace(run, prepared=_sample(prepared, num_rows))
         started = time.perf_counter()
         with _own_cache(folder):
-            with_answers(small, main_block(run.recipe))
+            with_answers(small, all_rows)
         return time.perf_counter() - started
 
     # The difference: loading the teacher is not a row's cost.
@@ -287,7 +289,8 @@ def _answers(run: Run, teacher_config: Any, folder: Path) -> list[Part]:
     length = _mean_length(prepared)
     flop = forward_flop(teacher_config, length)
     num_dev = sum(len(split.encoded) for split in prepared.dev.values())
-    rows = {"the teacher's answers": len(prepared.train), "scoring": 2 * num_dev}
+    asked = len(rows_that_are_read(run, block))
+    rows = {"the teacher's answers": asked, "scoring": 2 * num_dev}
     return [
         Part(name, 0, count * length, count * length * flop, count * each) for name, count in rows.items()
     ]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from datasets import Dataset
 from transformers import PreTrainedModel
@@ -32,7 +33,7 @@ from understudy.stages.intermediate import distill_intermediate, match
 from understudy.stages.predictions_file import add_predictions
 from understudy.stages.result import INTERMEDIATE, PATIENT, PREDICTION, RESULT, SOFT_LABELS, STUDENT
 from understudy.stages.teacher_cache import add_teacher_answers
-from understudy.stages.training import Prepared, choose_on_dev, start_student
+from understudy.stages.training import Prepared, choose_on_dev, start_student, whole_batch
 from understudy.stages.trials import Lesson, train_trials
 from understudy.training.arguments import build_arguments
 from understudy.training.prediction import PatientStudent, patient_terms, prediction_terms
@@ -198,8 +199,11 @@ def with_answers(
         return add_predictions(prepared.train, prepared.task.kind, prepared.data.labels, file, quiet=quiet)
     assert run.teacher_hash is not None  # distill asked for a teacher
     arguments = build_arguments({"seed": run.recipe.seed, **settings.training}, run.output_dir)
+    rows = rows_that_are_read(run, settings)
+    if len(rows) < len(run.prepared.train) and arguments.should_save:
+        logger.info("The steps read %s of %s rows.", f"{len(rows):,}", f"{len(run.prepared.train):,}")
     return add_teacher_answers(
-        run.prepared.train,
+        rows,
         run.prepared.task.kind,
         run.load_teacher,
         run.prepared.tokenizer,
@@ -207,6 +211,20 @@ def with_answers(
         arguments,
         layers=layers,
     )
+
+
+def rows_that_are_read(run: Run, settings: TrialSettings) -> Dataset:
+    """The training rows; where `max_steps` of every trial end before the first epoch does, as many as they
+    read, drawn by the seed: the teacher need not be asked about the others."""
+    train, longest = run.prepared.train, 0
+    for choice in settings.choices():
+        arguments = build_arguments(choice.training, run.output_dir)
+        steps = arguments.max_steps
+        longest = max(longest, steps * whole_batch(arguments) if steps > 0 else len(train))
+    if longest >= len(train):
+        return train
+    drawn = np.random.default_rng(run.recipe.seed).permutation(len(train))[:longest]
+    return train.select(np.sort(drawn))
 
 
 def _patient_layers(run: Run, settings: PatientSettings) -> tuple[tuple[int, ...], tuple[int, ...]]:
