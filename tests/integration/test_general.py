@@ -103,6 +103,24 @@ def test_a_cut_student_starts_nearer(encoder: Path, corpus: Path, tmp_path: Path
     assert first["cut"] < 0.9 * first["drawn"]
 
 
+def test_a_corpus_without_second_segments_is_told(
+    encoder: Path, corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    few = LEARN | {"general.training.max_steps": 1}
+    learn(encoder, corpus, tmp_path / "single", few)
+    assert "corpus.pairs=true" in caplog.text
+    caplog.clear()
+    understudy.corpus(
+        [corpus.parent / "text.txt"],
+        tokenizer=encoder,
+        output_dir=tmp_path / "corpus",
+        settings={"corpus.max_length": 32, "corpus.pairs": True},
+    )
+    learn(encoder, tmp_path / "corpus", tmp_path / "pairs", few)
+    learn(encoder, corpus, tmp_path / "cut", few | {"student": {**LEARN["student"], "init": "cut"}})
+    assert "corpus.pairs=true" not in caplog.text
+
+
 def launch(
     script: Path, encoder: Path, corpus: Path, output: Path, settings: dict[str, Any], log: Path
 ) -> list[str]:

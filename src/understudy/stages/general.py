@@ -261,3 +261,15 @@ def _announce(run: GeneralRun) -> None:
     )
     if not len(run.rows.held_out):
         logger.warning("The corpus holds nothing out: losses are those of training alone.")
+    if run.recipe.student.start != "cut" and _lacks_second_segments(run):
+        logger.warning(
+            "The corpus has one segment a block: what the student makes of a second one stays as it is, and "
+            "tasks of pairs start behind. Make the corpus with --set corpus.pairs=true if there will be any."
+        )
+
+
+def _lacks_second_segments(run: GeneralRun) -> bool:
+    """Whether the teacher tells two segments apart, and the corpus never shows the second one."""
+    knows = "token_type_ids" in run.rows.tokenizer.model_input_names
+    knows = knows and getattr(run.teacher.config, "type_vocab_size", 1) > 1
+    return knows and not any(run.rows.train[0].get("token_type_ids", ()))
