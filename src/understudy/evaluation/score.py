@@ -10,7 +10,6 @@ import torch
 from datasets import Dataset
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm.auto import tqdm
 from transformers import EvalPrediction, PreTrainedModel, PreTrainedTokenizerFast
 
 from understudy.data.encode import Collator, encode
@@ -19,6 +18,7 @@ from understudy.evaluation.bootstrap import Estimate, estimate
 from understudy.evaluation.metrics import METRICS
 from understudy.evaluation.outcomes import Logits, Predictions, judge
 from understudy.models.pretrained import default_device
+from understudy.progress import progress
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,11 @@ def collect_logits(
     """Logits of every encoded row by whatever runs a batch; those of tokens are padded to the longest row."""
     collate = Collator(tokenizer)
     parts: list[tuple[NDArray[np.float32], ...]] = []
-    for start in tqdm(range(0, len(encoded), batch_size), desc="Scoring", leave=False, disable=None):
-        rows = [encoded[index] for index in range(start, min(start + batch_size, len(encoded)))]
-        parts.append(run(collate(rows)))
+    with progress("Scoring", len(encoded), "rows") as advance:
+        for start in range(0, len(encoded), batch_size):
+            rows = [encoded[index] for index in range(start, min(start + batch_size, len(encoded)))]
+            parts.append(run(collate(rows)))
+            advance(len(rows))
     joined = tuple(_join(arrays) for arrays in zip(*parts, strict=True))
     return joined[0] if len(joined) == 1 else joined
 

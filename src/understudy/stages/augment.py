@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import torch
 import yaml
-from tqdm.auto import tqdm
 from transformers import AutoModelForMaskedLM
 
 from understudy.augmentation.candidates import Candidates, MaskedWords
@@ -24,6 +23,7 @@ from understudy.data.sources import AUGMENTED_ROWS
 from understudy.errors import ModelError, RecipeError
 from understudy.files import hash_file
 from understudy.models.pretrained import check_max_length, default_device, load_config, load_tokenizer
+from understudy.progress import progress
 from understudy.recipe.load import build_recipe, what_is_given
 from understudy.recipe.recipe import Recipe
 from understudy.stages.engines import Engine, Job, check_engine, run_jobs
@@ -118,10 +118,9 @@ def augment_from_recipe(
     else:
         arguments = (recipe.to_yaml(), ROWS_PER_SHARD, folder)
         made = run_jobs("ray", workers, missing, make_shard_job, *arguments)
-    for _ in tqdm(
-        made, desc="Augmenting", unit=" shards", total=len(missing), disable=None if missing else True
-    ):
-        pass
+    with progress("Augmenting", len(missing), "shards", leave=True, hidden=not missing) as advance:
+        for _ in made:
+            advance(1)
     files = [shard_path(folder, number) for number in numbers]
     counts = sum((shard_counts(file) for file in files), Counter())
     content = {

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 import yaml
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
 
 from understudy.data.corpus import (
     HELD_OUT,
@@ -39,6 +38,7 @@ from understudy.data.settings import CorpusSettings
 from understudy.errors import DataError, OutputError, RecipeError
 from understudy.files import hash_file, write_atomically
 from understudy.models.pretrained import check_max_length, hash_tokenizer, load_config, load_tokenizer
+from understudy.progress import progress
 from understudy.recipe.load import load_recipe, parse_settings, what_is_given
 from understudy.recipe.recipe import Recipe
 from understudy.stages.engines import Engine, Job, check_engine, run_jobs
@@ -201,8 +201,9 @@ def _run(
     if len(missing) < len(files):
         logger.warning("%s: %d of %d are done already.", title, len(files) - len(missing), len(files))
     done = run_jobs(engine, workers, missing, make_job, *arguments)
-    for _ in tqdm(done, desc=title, unit=" shards", total=len(missing), disable=None if missing else True):
-        pass
+    with progress(title, len(missing), "shards", leave=True, hidden=not missing) as advance:
+        for _ in done:
+            advance(1)
 
 
 def make_hash_job(column: str, pieces: Sequence[Piece], output_dir: Path) -> Job:

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 from torch import nn
-from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments, set_seed
 
 from understudy.capture.query_key import capture, prepare_capture
@@ -25,6 +24,7 @@ from understudy.models.projections import PROJECTIONS, Projections, saved_projec
 from understudy.models.student import base_config
 from understudy.models.teacher import cast_linears, keep_layers, load_teacher
 from understudy.objectives.compose import layer_losses, weight_of
+from understudy.progress import progress
 from understudy.recipe.distillation import IntermediateSettings
 from understudy.recipe.recipe import Recipe
 from understudy.stages.result import RESULT, STUDENT, TRAINING_FOLDER, write_result
@@ -178,13 +178,14 @@ def held_out_losses(
     collate = Collator(rows.tokenizer)
     model.to(device).eval()
     sums: dict[str, float] = {}
-    with torch.no_grad():
-        starts = range(0, len(chosen), _HELD_OUT_BATCH)
-        for start in tqdm(starts, desc="Held-out losses", leave=False, disable=None):
-            batch = collate([rows.held_out[index] for index in chosen[start : start + _HELD_OUT_BATCH]])
+    with torch.no_grad(), progress("Held-out losses", len(chosen), "rows") as advance:
+        for start in range(0, len(chosen), _HELD_OUT_BATCH):
+            places = chosen[start : start + _HELD_OUT_BATCH]
+            batch = collate([rows.held_out[index] for index in places])
             batch = {name: value.to(device) for name, value in batch.items()}
             for name, loss_B in terms(model, batch).items():
                 sums[name] = sums.get(name, 0.0) + loss_B.double().sum().item()
+            advance(len(places))
     return {name: total / len(chosen) for name, total in sums.items()}
 
 

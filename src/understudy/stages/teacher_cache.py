@@ -26,7 +26,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from datasets import Dataset, concatenate_datasets
-from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments
 
 from understudy.data.encode import ENCODER_INPUTS, TEACHER, TEACHER_STATES, Collator
@@ -34,6 +33,7 @@ from understudy.data.load import cache_folder
 from understudy.data.tasks import KindName
 from understudy.errors import OutputError
 from understudy.files import hash_file, write_atomically
+from understudy.progress import progress
 
 logger = logging.getLogger(__name__)
 
@@ -88,11 +88,10 @@ def add_teacher_answers(
     if missing:
         teacher = load_teacher().to(arguments.device)  # type: ignore[arg-type]  # transformers' decorator
         total = sum(shard.stop - shard.start for shard in missing)
-        hidden = None if arguments.should_save else True
-        with tqdm(total=total, desc="Teacher", unit=" rows", disable=hidden) as bar:
+        with progress("Teacher", total, "rows", leave=True, hidden=not arguments.should_save) as advance:
             for shard, files in missing.items():
                 rows = encoded.select(range(shard.start, shard.stop))
-                _fill(shard, files, rows, kind, teacher, tokenizer, arguments, layers, bar)
+                _fill(shard, files, rows, kind, teacher, tokenizer, arguments, layers, advance)
     if arguments.world_size > 1:
         torch.distributed.barrier()
         unseen = [shard for shard in shards if not all(file.exists() for file in shard.files)]
@@ -139,7 +138,7 @@ def _fill(
     tokenizer: PreTrainedTokenizerFast,
     arguments: TrainingArguments,
     layers: Sequence[int],
-    bar: Any,
+    advance: Callable[[int], None],
 ) -> None:
     """Compute a shard's answers, alike in length at a time, and write them in the order of the rows.
 
@@ -171,7 +170,7 @@ def _fill(
             arrays = first.float().cpu().numpy().reshape(len(chosen), -1)
             for index, values in zip(chosen, arrays, strict=True):
                 states[index] = values.tobytes()
-        bar.update(len(chosen))
+        advance(len(chosen))
     table = pa.table({"row": pa.array(rows["row"][:], pa.int64()), **_float32(predictions)})
     if shard.predictions in files:
         _write(shard.predictions, lambda path: pq.write_table(table, path))

@@ -16,8 +16,9 @@ from transformers import (
     TrainingArguments,
 )
 
+from understudy.progress import SECONDS_BETWEEN_LINES
+
 logger = logging.getLogger(__name__)
-SECONDS_BETWEEN_LINES = 30.0
 
 
 def stage_name(training_dir: Path) -> str:
