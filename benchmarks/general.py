@@ -1,16 +1,21 @@
 r"""Is a general student a better start for a task than random weights?
 
-A `tinybert-4l-312d` student learns the pretrained encoder on Wikipedia's text, and then MRPC, RTE, CoLA and
-STS-B by both of TinyBERT's task stages, three seeds each, beside the same student from random weights for
-equally many steps.
+A `tinybert-4l-312d` student learns the pretrained encoder on Wikipedia's text, goes on for a few steps with
+two segments a block, and then learns MRPC, RTE, CoLA and STS-B by both of TinyBERT's task stages, three seeds
+each, beside the same student from random weights for equally many steps.
 
     understudy corpus ../shared/assets/wiki --tokenizer ../shared/assets/bert-12l-384h-mlm \
         --output-dir corpora/wiki --workers 2
     understudy general ../shared/assets/bert-12l-384h-mlm --recipe desk-general --corpus corpora/wiki \
         --output-dir students/general
-    python benchmarks/general.py --general students/general --teachers teachers --output-dir students
+    understudy corpus ../shared/assets/wiki --tokenizer ../shared/assets/bert-12l-384h-mlm \
+        --set corpus.pairs=true --output-dir corpora/wiki-pairs --workers 2
+    understudy general ../shared/assets/bert-12l-384h-mlm --recipe desk-general --corpus corpora/wiki-pairs \
+        --student students/general/student --set general.training.max_steps=400 \
+        --set general.training.learning_rate=0.0005 --output-dir students/general-pairs
+    python benchmarks/general.py --teachers teachers --output-dir students
 
-Keeps what the general student's result.json says, and its curves, in `benchmarks/results`. Runs that are in
+Keeps what both runs' result.json say, and the first one's curves, in `benchmarks/results`. Runs that are in
 the results or in the output folder are not made again, nor those from random weights that `starts.py` made
 with the same settings. It can be started twice side by side with different --tasks or --starts. `--quick`
 makes a few steps of MRPC and writes no results.
@@ -28,13 +33,17 @@ from runs import collect, show_means, students_parser, tinybert_student
 
 RESULTS = Path(__file__).parent / "results" / "general.json"
 RUN = RESULTS.with_name("general_run.json")
+PAIRS_RUN = RESULTS.with_name("general_pairs_run.json")
 TASKS, SEEDS, STARTS = ("mrpc", "rte", "cola", "stsb"), (1, 2, 3), ("random", "general")
 STEPS = {"intermediate": 200, "prediction": 200}
 
 
 def main() -> None:
     parser = students_parser(__doc__)
-    parser.add_argument("--general", type=Path, default=Path("students/general"))
+    parser.add_argument("--general", type=Path, default=Path("students/general"), help="on single texts")
+    parser.add_argument(
+        "--pairs", type=Path, default=Path("students/general-pairs"), help="on pairs: where tasks start"
+    )
     parser.add_argument("--starts", nargs="+", choices=STARTS, default=STARTS)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     options = parser.parse_args()
@@ -42,9 +51,10 @@ def main() -> None:
         options.output_dir /= "quick"  # so that no real run takes them for its own
         print(json.dumps({start: learn("mrpc", start, 1, options)["scores"] for start in options.starts}))
         return
-    run = json.loads((options.general / "result.json").read_text("utf-8"))
-    run["model"] = str(options.general / "student")  # not where it lies on this machine
-    RUN.write_text(json.dumps(run, indent=2) + "\n", "utf-8")
+    for folder, kept in ((options.general, RUN), (options.pairs, PAIRS_RUN)):
+        run = json.loads((folder / "result.json").read_text("utf-8"))
+        run["model"] = str(folder / "student")  # not where it lies on this machine
+        kept.write_text(json.dumps(run, indent=2) + "\n", "utf-8")
     for name in ("losses", "held_out"):
         shutil.copyfile(options.general / f"{name}.csv", RESULTS.with_name(f"general_{name}.csv"))
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
@@ -64,7 +74,7 @@ def main() -> None:
 def learn(task: str, start: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Make one run, or read what it left; its record."""
     shape = {"shape": "tinybert-4l-312d", "init": "random"}
-    student = {"model": str(options.general / "student")} if start == "general" else shape
+    student = {"model": str(options.pairs / "student")} if start == "general" else shape
     settings = {"seed": seed, "student": student}
     return tinybert_student(task, f"{RESULTS.stem}-{task}-{start}-{seed}", settings, STEPS, options)
 

@@ -109,8 +109,8 @@ DESK_WAYS = {
     "general": ("TinyBERT4, general start, 200 + 200 steps", 2),
     "cut": ("TinyBERT4, cut, 200 + 200 steps", 2),
     "long": ("TinyBERT4, cut, 600 + 300 steps", 2),
-    "augmented": ("the same on augmented rows", 2),
-    "int8": ("TinyBERT4, cut, **int8**: 600 + 300 steps; SST-2 and RTE 200 + 200", 4),
+    "augmented": ("the same on augmented rows (RTE 200 + 200 steps)", 2),
+    "int8": ("TinyBERT4, cut, **int8**, 600 + 300 steps (RTE 200 + 200)", 4),
 }
 
 
