@@ -54,6 +54,10 @@ def general_table(results: dict) -> str:
     return _two_ways(results, ("mrpc", "rte", "cola", "stsb"), "random", "general")
 
 
+def general_pairs_table(results: dict) -> str:
+    return _two_ways(results, ("cola", "stsb"), "general", "pairs")
+
+
 def general_losses_table(results: dict) -> str:
     lines = ["| loss on held-out text | before | after |", "|---|---|---|"]
     for term, figure in results["held_out"].items():
@@ -318,6 +322,7 @@ TABLES = {
     "patient": ("patient", patient_table),
     "augmented": ("augmented", augmented_table),
     "general": ("general", general_table),
+    "general-pairs": ("general", general_pairs_table),
     "general-losses": ("general_run", general_losses_table),
     "deploy": ("deploy", deploy_table),
     "deploy-large": ("deploy", large_table),
