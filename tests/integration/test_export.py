@@ -21,6 +21,7 @@ import understudy
 from understudy.artifacts.int8 import parts_of
 from understudy.cli.app import app
 from understudy.data.load import load_data
+from understudy.data.settings import DataSettings
 from understudy.data.tasks import get_task
 from understudy.errors import ModelError, OutputError, RecipeError
 from understudy.files import hash_file
@@ -283,6 +284,13 @@ def test_predictions_from_the_shell(shipped: tuple[Path, Path], tmp_path: Path) 
     assert len(answers) == 4  # an empty line is a text, and so is one that only looks like JSON
 
     (tmp_path / "rows.csv").write_text('id,text\n1,good film\n2,"bad, bad film"\n')
+    done = run.invoke(app, ["predict", folder, "--file", str(tmp_path / "rows.csv"), "--with-texts"])
+    (tmp_path / "labelled.jsonl").write_text(done.stdout)
+    settings = DataSettings(train=str(tmp_path / "labelled.jsonl"))
+    read = load_data(get_task("classification"), settings, ["train"])
+    assert read.splits["train"]["text"][:] == ["good film", "bad, bad film"]
+    assert read.labels is not None
+    assert [read.labels[label] for label in read.splits["train"]["label"][:]] == ["pos", "neg"]
     done = run.invoke(app, ["predict", folder, "--file", str(tmp_path / "rows.csv")])
     assert [line.split("\t")[0] for line in done.stdout.splitlines()] == ["pos", "neg"]
     (tmp_path / "rows.tsv").write_text("sentence\ngood film\n")

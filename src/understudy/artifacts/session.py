@@ -75,7 +75,7 @@ def _open_openvino(
     try:
         import openvino
     except ImportError:
-        raise ModelError(f"{path} needs OpenVINO: pip install 'understudy[openvino]'.") from None
+        raise ModelError(f"{path} needs OpenVINO: pip install -e '.[openvino]'.") from None
     # Its own choice on many CPUs is bf16, which is another model than the one that was scored.
     settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"}
     if threads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import sys
 from collections.abc import Iterable, Iterator
@@ -34,6 +35,10 @@ def predict_command(
     ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 32,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+    with_texts: Annotated[
+        bool,
+        typer.Option("--with-texts", help="The same with the texts in it: rows to learn from."),
+    ] = False,
 ) -> None:
     """Label text from the shell, by an exported student. Starts without torch.
 
@@ -63,8 +68,23 @@ def predict_command(
         raise DataError("give texts, --file, or a pipe: understudy predict ARTIFACT 'a text'")
     else:
         rows = (_line(line, fields) for line in _decode(sys.stdin.buffer))
-    for answer in predictor.stream(rows, batch_size=batch_size):
-        print(json.dumps(answer, ensure_ascii=False) if as_json else _plain(answer))
+    rows, asked = itertools.tee(rows)
+    for row, answer in zip(asked, predictor.stream(rows, batch_size=batch_size), strict=True):
+        if as_json or with_texts:
+            texts_of_row = _by_name(row, fields) if with_texts else {}
+            print(json.dumps(texts_of_row | answer, ensure_ascii=False))
+        else:
+            print(_plain(answer))
+
+
+def _by_name(row: Any, fields: Any) -> dict[str, Any]:
+    """A row's texts by their fields."""
+    if isinstance(row, dict):
+        return row
+    texts = [row] if isinstance(row, str) else list(row)
+    if "choices" in fields:
+        texts = [*texts[:2], texts[2:]]
+    return dict(zip(fields, texts, strict=True))
 
 
 def _decode(lines: Iterable[bytes]) -> Iterator[str]:

@@ -211,6 +211,11 @@ def _hub_source(task: Task, settings: DataSettings, split: str) -> Source:
     try:
         dataset = datasets.load_dataset(name, config, split=hub_split)
     except Exception as error:  # datasets raises a dozen types for what a user sees as one thing
+        if Path(name).expanduser().is_dir():
+            own = f" {task.name}'s own files would be in {task.folder.name}/." if task.folder else ""
+            raise DataError(
+                f"the folder {name} has Parquet files that are no dataset: {error}\nCheck the path.{own}"
+            ) from error
         raise DataError(
             f"hub dataset {name!r} (configuration {config}, split {hub_split}) cannot be loaded: "
             f"{error}\nCheck the name and the network, or point data.source at a local folder."

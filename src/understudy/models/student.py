@@ -85,8 +85,10 @@ class StudentSettings(BaseModel):
 
 def parse_student(name: str) -> dict[str, str]:
     """What `--student NAME` means: a shape where it reads like one, else a saved model."""
-    if name not in SHAPES and Path(name).expanduser().is_dir():
-        return {"model": name}
+    folder = Path(name).expanduser()
+    if name not in SHAPES and folder.is_dir():
+        inner = folder / "student"  # where a run leaves it
+        return {"model": str(inner) if (inner / "config.json").is_file() else name}
     # What begins like one is a shape that is misspelt, and is refused as such.
     is_shape = name in SHAPES or re.match(r"\d+l|tinybert-", name)
     return {"shape": name} if is_shape else {"model": name}

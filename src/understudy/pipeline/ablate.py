@@ -316,11 +316,11 @@ def _table(
     claims = [
         {
             "task": task,
-            "claim": f"{claim.above} ≥ {claim.below}",
+            "claim": f"{claim.above} > {claim.below}",
             "difference": means[task, claim.above]["mean"] - means[task, claim.below]["mean"],
-            "seen": means[task, claim.above]["mean"] >= means[task, claim.below]["mean"],
+            "seen": means[task, claim.above]["mean"] > means[task, claim.below]["mean"],
             "seeds": sum(
-                one >= other
+                one > other
                 for one, other in zip(
                     means[task, claim.above]["seeds"], means[task, claim.below]["seeds"], strict=True
                 )

@@ -53,7 +53,7 @@ def check_rows(facts: Facts) -> Iterator[Finding]:
             "few_rows",
             "warning",
             f"{num_train} training rows are few for a student to learn from. Let the teacher label more "
-            "texts, or augment them: --set augment.model=ENCODER.",
+            "texts (export it, then predict --with-texts), or augment them: --set augment.model=ENCODER.",
         )
     if num_dev < FEW_DEV_ROWS:
         yield Finding(

@@ -54,7 +54,7 @@ def check_openvino(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "openvino",
             "error",
-            "export.openvino needs packages that are not installed: pip install 'understudy[openvino]'; or "
+            "export.openvino needs packages that are not installed: pip install -e '.[openvino]'; or "
             "--set export.openvino=false.",
         )
 

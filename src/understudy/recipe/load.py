@@ -61,12 +61,8 @@ def build_recipe(
             f"--task {row.name} and the recipe {recipe}, which is for {load_recipe(recipe).task}, exclude "
             f"each other. Leave one out, or say --set task={row.name} if that is what you mean."
         )
-    loaded = load_recipe(recipe, given)
-    if not settings:
-        return loaded
-    return Recipe.from_mapping(
-        apply_settings(loaded.model_dump(exclude_defaults=True), settings), origin=str(recipe)
-    )
+    # Together: what one of them alone would be refused for, the other may mend.
+    return load_recipe(recipe, {**given, **parse_settings(settings)})
 
 
 def what_is_given(options: Mapping[str, str | Path | None]) -> dict[str, Any]:

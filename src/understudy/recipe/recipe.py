@@ -249,7 +249,8 @@ def _refuse_without_effect(recipe: Recipe) -> None:
         _check_predictions(recipe)
     if recipe.finetune is not None and recipe.teacher is not None:
         raise RecipeError(
-            "teacher and finetune exclude each other: a teacher is fine-tuned already. Leave one out."
+            "teacher and finetune exclude each other: a teacher is fine-tuned already. Leave one "
+            "out, e.g. --set finetune=null."
         )
     known = {key for keys in _KEYS.values() for key in keys}
     unread = sorted(known - set(_KEYS[recipe.run]))

@@ -35,6 +35,7 @@ from understudy.stages.result import (
     start_output,
     student_inside,
     versions,
+    why_no_recipe,
     write_result,
 )
 from understudy.stages.training import Prepared, prepare
@@ -85,6 +86,8 @@ def distill_recipe(
         raise RecipeError(
             f"{recipe} is no recipe for --method {method}: its method is {load_recipe(recipe).method}."
         )
+    if task is None and recipe is None and teacher is not None:
+        raise RecipeError(f"--task or --recipe must be given, e.g. --task mrpc: {why_no_recipe(teacher)}.")
     built = build_recipe(PREFIXES[method], given, task=task, recipe=recipe, settings=settings)
     no_data = not any(getattr(built.data, name) for name in ("source", "train", "dev"))
     if known is not None and known.task == built.task and no_data:

@@ -25,7 +25,6 @@ from understudy.models.pretrained import (
 from understudy.recipe.load import apply_settings, load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.stages.result import (
-    RECIPE,
     RESULT,
     StageResult,
     announce,
@@ -35,6 +34,7 @@ from understudy.stages.result import (
     score_content,
     student_inside,
     versions,
+    why_no_recipe,
     write_result,
 )
 
@@ -151,8 +151,7 @@ def evaluation_recipe(
     elif task is not None:
         values = {"task": task}
     else:
-        reason = f"has no {RECIPE} that would tell it" if Path(model).is_dir() else "is not a folder here"
-        raise RecipeError(f"--task must be given, e.g. --task mrpc: {model} {reason}.")
+        raise RecipeError(f"--task must be given, e.g. --task mrpc: {why_no_recipe(model)}.")
     if data is not None:
         values["data"] = {
             **{

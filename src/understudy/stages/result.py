@@ -65,6 +65,12 @@ def saved_recipe(model: str | Path) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
+def why_no_recipe(model: str | Path) -> str:
+    """What is said of a model where `saved_recipe` finds none."""
+    is_folder = Path(model).expanduser().is_dir()
+    return f"{model} has no {RECIPE} that would tell it" if is_folder else f"{model} is not a folder here"
+
+
 def student_inside(model: str | Path) -> str | Path:
     """The student of a distillation's folder; any other model is itself."""
     student = Path(model).expanduser() / STUDENT
@@ -79,8 +85,9 @@ def check_output(
     Args:
         may_differ: dotted keys that a run may be continued with other values of.
     """
-    if output_dir.exists() and not output_dir.is_dir():
-        raise OutputError(f"--output-dir must be a folder; {output_dir} is a file.")
+    there = next(folder for folder in (output_dir, *output_dir.parents) if folder.exists())
+    if not there.is_dir():
+        raise OutputError(f"--output-dir must be a folder; {there} is a file.")
     if (output_dir / RESULT).exists() and not overwrite:
         raise OutputError(
             f"{output_dir} holds a finished run. Use --overwrite to replace it, or another --output-dir."
@@ -117,7 +124,10 @@ def start_output(output_dir: Path, recipe: Recipe, hashes: Mapping[str, str], *,
         (output_dir / RESULT).unlink(missing_ok=True)
         for name in (TRAINING_FOLDER, STUDENT, AUGMENTED_ROWS, *STAGES):
             shutil.rmtree(output_dir / name, ignore_errors=True)
-    output_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        output_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"--output-dir {output_dir} cannot be made: {error.strerror}.") from None
     write_atomically(output_dir / RECIPE, recipe.to_yaml())
     write_atomically(saved, inputs)
 

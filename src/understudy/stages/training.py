@@ -21,6 +21,7 @@ from understudy.data.encode import ENCODER_INPUTS, Collator, encode
 from understudy.data.load import TaskData, load_data
 from understudy.data.sources import dev_splits
 from understudy.data.tasks import Task
+from understudy.errors import RecipeError
 from understudy.evaluation.score import EvaluationSplit, prepare_split
 from understudy.files import write_atomically
 from understudy.models.pretrained import check_max_length, load_config, load_tokenizer, model_labels
@@ -114,6 +115,12 @@ def whole_batch(arguments: TrainingArguments) -> int:
 
 def choose_on_dev(block: Mapping[str, Any], task: Task) -> dict[str, Any]:
     """A training block in which the best checkpoint, where one is wanted, is so by the task's metric."""
+    metric = block.get("metric_for_best_model")
+    if metric is not None and metric.removeprefix("eval_") not in ("loss", *task.metrics):
+        raise RecipeError(
+            f"training.metric_for_best_model: {task.name} has no metric {metric} (there are "
+            f"{', '.join(task.metrics)})."
+        )
     if not block.get("load_best_model_at_end"):
         return dict(block)
     return {"metric_for_best_model": task.headline, "greater_is_better": True, **block}

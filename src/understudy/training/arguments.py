@@ -13,6 +13,10 @@ from typing import Any
 import torch
 from pydantic import TypeAdapter, ValidationError
 from transformers import TrainingArguments
+from transformers.integrations.integration_utils import (
+    INTEGRATION_TO_CALLBACK,
+    get_available_reporting_integrations,
+)
 
 from understudy.errors import RecipeError
 
@@ -82,6 +86,31 @@ def check_training(block: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
+# What TrainingArguments takes as it comes, and training fails on.
+_AT_LEAST: Mapping[str, float] = {
+    "per_device_train_batch_size": 1,
+    "per_device_eval_batch_size": 1,
+    "gradient_accumulation_steps": 1,
+    "learning_rate": 0.0,
+}
+
+
+def _check_values(values: Mapping[str, Any]) -> None:
+    for name, least in _AT_LEAST.items():
+        if values.get(name, least) < least:
+            raise RecipeError(f"training.{name} must be at least {least:g}; got {values[name]}.")
+    trackers = values.get("report_to") or ()
+    for tracker in [trackers] if isinstance(trackers, str) else trackers:
+        if tracker in ("all", "none"):
+            continue
+        if tracker not in INTEGRATION_TO_CALLBACK:
+            raise RecipeError(
+                f"training.report_to: {tracker} is not known (known: {', '.join(INTEGRATION_TO_CALLBACK)})."
+            )
+        if tracker not in get_available_reporting_integrations():  # type: ignore[no-untyped-call]
+            raise RecipeError(f"training.report_to: {tracker} is not installed. Install it, or use none.")
+
+
 def build_arguments(block: Mapping[str, Any], output_dir: Path) -> TrainingArguments:
     """TrainingArguments for a stage whose checkpoints and logs go to `output_dir`."""
     on_cpu = not torch.accelerator.is_available() or bool(block.get("use_cpu"))
@@ -90,6 +119,7 @@ def build_arguments(block: Mapping[str, Any], output_dir: Path) -> TrainingArgum
     values["use_cpu"] = on_cpu
     # Pinned memory serves copies to a device; without one it only warns.
     values.setdefault("dataloader_pin_memory", not on_cpu)
+    _check_values(values)
     try:
         arguments = TrainingArguments(
             output_dir=str(output_dir),

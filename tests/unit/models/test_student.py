@@ -92,10 +92,13 @@ def test_free_shapes() -> None:
     assert config.num_attention_heads == 4
 
 
-def test_what_student_means() -> None:
+def test_what_student_means(tmp_path: Path) -> None:
     assert all(parse_student(name) == {"shape": name} for name in SHAPES)
     assert parse_student("6l-384d") == {"shape": "6l-384d"}
     assert parse_student("students/general") == {"model": "students/general"}
+    (tmp_path / "student").mkdir()  # as a run leaves it
+    (tmp_path / "student" / "config.json").write_text("{}")
+    assert parse_student(str(tmp_path)) == {"model": str(tmp_path / "student")}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from understudy.data.tasks import KINDS, TASKS, get_task
-from understudy.recipe.load import apply_settings, load_recipe
+from understudy.errors import RecipeError
+from understudy.recipe.load import apply_settings, build_recipe, load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.shelf import shipped_recipes
 from understudy.stages.distill import PREFIXES
@@ -103,3 +104,12 @@ def test_a_saved_recipe_reads_back_the_same(tmp_path: Path) -> None:
 def test_lengths_are_the_tasks_own_unless_given() -> None:
     assert Recipe.from_mapping({"task": "cola"}).max_length == 64
     assert Recipe.from_mapping({"task": "cola", "data": {"max_length": 32}}).max_length == 32
+
+
+def test_settings_mend_what_an_option_alone_would_be_refused_for() -> None:
+    given = {"teacher": "teachers/sst2"}
+    with pytest.raises(RecipeError, match="teacher and finetune exclude each other"):
+        build_recipe("run", given, task=None, recipe="desk-sst2", settings=())
+    built = build_recipe("run", given, task=None, recipe="desk-sst2", settings=["finetune=null"])
+    assert built.finetune is None
+    assert built.teacher == "teachers/sst2"

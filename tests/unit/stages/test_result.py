@@ -68,3 +68,9 @@ def test_hub_models_are_told_apart_by_name_and_commit(
     assert hash_model("org/b") != hash_model("org/a")
     with pytest.raises(ModelError, match="commit of 'org/c' cannot be told"):
         hash_model("org/c")
+
+
+def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match=r"must be a folder; .*file is a file"):
+        check_output(tmp_path / "file" / "out", RECIPE, overwrite=False)

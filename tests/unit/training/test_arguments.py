@@ -2,6 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from understudy.data.tasks import get_task
+from understudy.errors import RecipeError
+from understudy.stages.training import choose_on_dev
 from understudy.training.arguments import DEFAULTS, OWNED, build_arguments, check_training
 
 
@@ -31,3 +36,27 @@ def test_every_name_we_use_is_an_argument() -> None:
     from transformers import TrainingArguments
 
     assert set(OWNED) <= set(TrainingArguments.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("per_device_train_batch_size", 0, "must be at least 1; got 0"),
+        ("gradient_accumulation_steps", 0, "must be at least 1; got 0"),
+        ("learning_rate", -1, "must be at least 0; got -1"),
+        ("report_to", "nosuch", "nosuch is not known"),
+        ("report_to", ["tensorboard", "wandb"], "wandb is not installed"),
+    ],
+)
+def test_what_training_would_fail_on_is_refused_before(
+    name: str, value: object, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RecipeError, match=rf"training\.{name}.*{said}"):
+        build_arguments({name: value}, tmp_path)
+
+
+def test_a_best_model_is_so_by_a_metric_of_the_task() -> None:
+    for metric in ("f1", "eval_accuracy", "loss"):
+        choose_on_dev({"metric_for_best_model": metric}, get_task("mrpc"))
+    with pytest.raises(RecipeError, match=r"mrpc has no metric f2 \(there are f1, accuracy\)"):
+        choose_on_dev({"metric_for_best_model": "f2"}, get_task("mrpc"))
