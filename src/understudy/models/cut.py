@@ -292,7 +292,8 @@ def check_fit(student: Any, source: Any) -> None:
     if student.num_attention_heads != source.num_attention_heads:
         raise RecipeError(
             f"a cut keeps the source's {source.num_attention_heads} heads; got "
-            f"student.num_attention_heads={student.num_attention_heads}."
+            f"student.num_attention_heads={student.num_attention_heads}. Leave that out, or use "
+            "student.init=random."
         )
     for axis, size in _sizes(student).items():
         if size > _sizes(source)[axis]:

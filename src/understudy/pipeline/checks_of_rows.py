@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
+from understudy.augmentation.words import load_stop_words
 from understudy.data.sources import dev_splits
+from understudy.errors import RecipeError
 from understudy.models.pretrained import (
     load_config,
     positions_of,
@@ -134,6 +136,10 @@ def check_augment(facts: Facts) -> Iterator[Finding]:
         file = getattr(settings, name)
         if file is not None and not Path(file).is_file():
             yield Finding("augment", "error", f"augment.{name} is not there: {file}. Check the path.")
+    try:
+        load_stop_words(settings.stop_words)
+    except RecipeError as error:
+        yield Finding("augment", "error", str(error))
     config = load_config(settings.model)
     if not any("MaskedLM" in name or "PreTraining" in name for name in config.architectures or ()):
         yield Finding(

@@ -56,6 +56,7 @@ from understudy.stages.result import (
     STUDENT,
     TEACHER,
     announce,
+    check_is_folder,
     hash_model,
     hash_start,
     resolve_paths,
@@ -233,8 +234,7 @@ def refuse(findings: Sequence[Finding]) -> None:
 
 def check_folder(output_dir: Path, *, overwrite: bool) -> None:
     """Refuse a folder that is neither new nor a run's."""
-    if output_dir.exists() and not output_dir.is_dir():
-        raise OutputError(f"--output-dir must be a folder; {output_dir} is a file.")
+    check_is_folder(output_dir)
     ours = (output_dir / STATE).exists()
     if output_dir.is_dir() and any(output_dir.iterdir()) and not ours and not overwrite:
         raise OutputError(

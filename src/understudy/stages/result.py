@@ -77,6 +77,13 @@ def student_inside(model: str | Path) -> str | Path:
     return student if (student / "config.json").is_file() else model
 
 
+def check_is_folder(output_dir: Path) -> None:
+    """Refuse a file, and what would lie below one."""
+    there = next(path for path in (output_dir, *output_dir.parents) if path.exists())
+    if not there.is_dir():
+        raise OutputError(f"--output-dir must be a folder; {there} is a file.")
+
+
 def check_output(
     output_dir: Path, recipe: Recipe, *, overwrite: bool, may_differ: Sequence[str] = ()
 ) -> None:
@@ -85,9 +92,7 @@ def check_output(
     Args:
         may_differ: dotted keys that a run may be continued with other values of.
     """
-    there = next(folder for folder in (output_dir, *output_dir.parents) if folder.exists())
-    if not there.is_dir():
-        raise OutputError(f"--output-dir must be a folder; {there} is a file.")
+    check_is_folder(output_dir)
     if (output_dir / RESULT).exists() and not overwrite:
         raise OutputError(
             f"{output_dir} holds a finished run. Use --overwrite to replace it, or another --output-dir."

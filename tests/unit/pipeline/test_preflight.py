@@ -251,6 +251,8 @@ def test_augment(values: dict[str, Any], tmp_path: Path, encoder: Path) -> None:
     assert "BertForSequenceClassification" in one.message
     missing = {"model": str(encoder), "vectors": "glove.txt"}
     assert "glove.txt" in found(values, tmp_path, "augment", augment=missing).message
+    unread = {"model": str(encoder), "stop_words": "words.txt"}
+    assert "words.txt cannot be read" in found(values, tmp_path, "augment", augment=unread).message
     ours = findings(values, tmp_path, augment={"model": str(encoder)})
     assert "augment" not in [one.check for one in ours]
 
