@@ -44,7 +44,7 @@ def test_the_tables_say_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> No
         assert with_tables(text) == text
     log, results = ((ROOT / "docs" / name).read_text("utf-8") for name in ("LOG.md", "results.md"))
     marks = ("starts", "held-out", "patient", "augmented", "augment-rows", "augment-examples")
-    for mark in (*marks, "general", "deploy"):
+    for mark in (*marks, "general", "general-pairs", "deploy"):
         assert f"<!-- {mark} -->\n| task |" in log
     for mark in ("teachers", "students", "starts", "general", "desk-seeds"):
         assert f"<!-- {mark} -->\n| task |" in results

@@ -52,6 +52,7 @@ def predict_command(
     a JSON object.
     """
     from understudy.serve import Predictor
+    from understudy.serve.rows import by_name
 
     predictor = Predictor(artifact, model=model, threads=threads)
     fields = predictor.artifact.fields
@@ -71,20 +72,10 @@ def predict_command(
     rows, asked = itertools.tee(rows)
     for row, answer in zip(asked, predictor.stream(rows, batch_size=batch_size), strict=True):
         if as_json or with_texts:
-            texts_of_row = _by_name(row, fields) if with_texts else {}
-            print(json.dumps(texts_of_row | answer, ensure_ascii=False))
+            told = by_name(row, predictor.artifact.kind, fields) if with_texts else {}
+            print(json.dumps(told | answer, ensure_ascii=False))
         else:
             print(_plain(answer))
-
-
-def _by_name(row: Any, fields: Any) -> dict[str, Any]:
-    """A row's texts by their fields."""
-    if isinstance(row, dict):
-        return row
-    texts = [row] if isinstance(row, str) else list(row)
-    if "choices" in fields:
-        texts = [*texts[:2], texts[2:]]
-    return dict(zip(fields, texts, strict=True))
 
 
 def _decode(lines: Iterable[bytes]) -> Iterator[str]:

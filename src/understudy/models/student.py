@@ -25,6 +25,7 @@ from understudy.models.pretrained import (
     set_labels,
 )
 
+STUDENT = "student"  # the folder in which a distillation leaves its model
 SIZES = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
 # TinyBERT, section 4.1, and the ICLR version's other sizes.
 SHAPES: Mapping[str, Mapping[str, int]] = {
@@ -85,13 +86,17 @@ class StudentSettings(BaseModel):
 
 def parse_student(name: str) -> dict[str, str]:
     """What `--student NAME` means: a shape where it reads like one, else a saved model."""
-    folder = Path(name).expanduser()
-    if name not in SHAPES and folder.is_dir():
-        inner = folder / "student"  # where a run leaves it
-        return {"model": str(inner) if (inner / "config.json").is_file() else name}
+    if name not in SHAPES and Path(name).expanduser().is_dir():
+        return {"model": str(student_inside(name))}
     # What begins like one is a shape that is misspelt, and is refused as such.
     is_shape = name in SHAPES or re.match(r"\d+l|tinybert-", name)
     return {"shape": name} if is_shape else {"model": name}
+
+
+def student_inside(model: str | Path) -> str | Path:
+    """The student of a distillation's folder; any other model is itself."""
+    student = Path(model).expanduser() / STUDENT
+    return student if (student / "config.json").is_file() else model
 
 
 def student_settings(name: str) -> dict[str, Any]:

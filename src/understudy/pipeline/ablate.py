@@ -14,7 +14,7 @@ from typing import Any
 from understudy.data.tasks import get_task
 from understudy.errors import OutputError, RecipeError
 from understudy.models.pretrained import load_config
-from understudy.models.student import own_sizes
+from understudy.models.student import STUDENT, own_sizes, student_inside
 from understudy.recipe.load import apply_settings, load_recipe, parse_settings
 from understudy.recipe.recipe import Recipe
 from understudy.report.charts import intervals
@@ -23,12 +23,10 @@ from understudy.stages.result import (
     INTERMEDIATE,
     RECIPE,
     RESULT,
-    STUDENT,
     StageResult,
     hash_model,
     resolve_paths,
     saved_recipe,
-    student_inside,
     versions,
     write_result,
 )

@@ -21,6 +21,7 @@ from understudy.errors import OutputError, PreflightError, RecipeError
 from understudy.evaluation.score import prepare_split
 from understudy.files import hash_file, write_atomically
 from understudy.models.pretrained import has_head_for, load_config
+from understudy.models.student import STUDENT, student_inside
 from understudy.pipeline.facts import Facts, Finding
 from understudy.pipeline.preflight import preflight
 from understudy.pipeline.student import Distilled
@@ -53,14 +54,12 @@ from understudy.stages.result import (
     INTERMEDIATE,
     RECIPE,
     RESULT,
-    STUDENT,
     TEACHER,
     announce,
     check_is_folder,
     hash_model,
     hash_start,
     resolve_paths,
-    student_inside,
     write_result,
 )
 from understudy.training.cpu import tune_cpu

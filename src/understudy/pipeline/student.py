@@ -17,20 +17,14 @@ from understudy.data.load import load_data
 from understudy.data.sources import dev_splits
 from understudy.errors import OutputError
 from understudy.models.pretrained import load_config, load_model, load_tokenizer, model_labels
+from understudy.models.student import STUDENT
 from understudy.pipeline.voice import speaking
 from understudy.recipe.load import load_recipe, parse_settings
 from understudy.recipe.recipe import Recipe
 from understudy.serve.predictor import Predictor
 from understudy.stages.distill import distill_from_recipe, distill_recipe, hash_inputs
 from understudy.stages.export import what_it_reads
-from understudy.stages.result import (
-    ARTIFACT_FOLDER,
-    RECIPE,
-    RESULT,
-    STUDENT,
-    StageResult,
-    resolve_paths,
-)
+from understudy.stages.result import ARTIFACT_FOLDER, RECIPE, RESULT, StageResult, resolve_paths
 
 
 class Distilled(StageResult):

@@ -14,11 +14,12 @@ from understudy.data.tasks import get_task
 from understudy.files import write_atomically
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import load_config
+from understudy.models.student import STUDENT
 from understudy.recipe.load import load_recipe
 from understudy.report.attention import attention_maps
 from understudy.report.charts import attention_grid, attention_pair, bars, loss_curves, scatter
 from understudy.stages.evaluate import PREDICTIONS, read_predictions
-from understudy.stages.result import AUGMENTED, DISTILLED, EVALUATION, RECIPE, RESULT, STUDENT
+from understudy.stages.result import AUGMENTED, DISTILLED, EVALUATION, RECIPE, RESULT
 from understudy.stages.training import LOSSES
 
 REPORT = "report.html"

@@ -20,7 +20,7 @@ def read_row(given: Any, kind: KindName, fields: Sequence[str]) -> Row:
 
     Tags are given to words: a text is split at spaces and punctuation, and `words` are taken as they are.
     """
-    row = _named(given, kind, fields)
+    row = by_name(given, kind, fields)
     unknown = sorted(set(row) - set(fields) - ({"text"} if kind == "token-classification" else set()))
     if unknown:
         raise DataError(
@@ -42,7 +42,8 @@ def read_row(given: Any, kind: KindName, fields: Sequence[str]) -> Row:
     return row
 
 
-def _named(given: Any, kind: KindName, fields: Sequence[str]) -> Row:
+def by_name(given: Any, kind: KindName, fields: Sequence[str]) -> Row:
+    """What was given, under the names of its fields."""
     if isinstance(given, Mapping):
         return dict(given)
     if isinstance(given, str):

@@ -22,7 +22,8 @@ from understudy.models.pretrained import (
     local_folder,
     positions_of,
 )
-from understudy.stages.result import RESULT, StageResult, saved_recipe, student_inside, versions, write_result
+from understudy.models.student import student_inside
+from understudy.stages.result import RESULT, StageResult, saved_recipe, versions, write_result
 from understudy.stages.runners import open_artifact, open_folder
 from understudy.timing.machine import describe_machine
 from understudy.timing.measure import Candidate, Timing, measure

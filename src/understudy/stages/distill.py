@@ -14,7 +14,7 @@ from understudy.evaluation.compare import compare
 from understudy.evaluation.score import score_model
 from understudy.files import hash_file
 from understudy.models.pretrained import load_model
-from understudy.models.student import check_start, place_shape, student_settings
+from understudy.models.student import STUDENT, check_start, place_shape, student_inside, student_settings
 from understudy.recipe.distillation import Method
 from understudy.recipe.load import build_recipe, load_recipe, parse_settings, what_is_given
 from understudy.recipe.recipe import Recipe
@@ -22,7 +22,6 @@ from understudy.stages.methods import Run, main_block, preflight, teach
 from understudy.stages.result import (
     RESULT,
     STAGES,
-    STUDENT,
     StageResult,
     check_output,
     data_content,
@@ -33,7 +32,6 @@ from understudy.stages.result import (
     saved_recipe,
     score_content,
     start_output,
-    student_inside,
     versions,
     why_no_recipe,
     write_result,

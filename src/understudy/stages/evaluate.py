@@ -22,6 +22,7 @@ from understudy.models.pretrained import (
     load_tokenizer,
     model_labels,
 )
+from understudy.models.student import student_inside
 from understudy.recipe.load import apply_settings, load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.stages.result import (
@@ -32,7 +33,6 @@ from understudy.stages.result import (
     hash_model,
     saved_recipe,
     score_content,
-    student_inside,
     versions,
     why_no_recipe,
     write_result,

@@ -37,6 +37,7 @@ from understudy.evaluation.score import (
 )
 from understudy.files import hash_file, write_atomically
 from understudy.models.pretrained import load_config, model_labels
+from understudy.models.student import STUDENT, student_inside
 from understudy.recipe.load import load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.stages.bench import bench
@@ -44,13 +45,11 @@ from understudy.stages.evaluate import evaluation_recipe, load_to_score
 from understudy.stages.result import (
     DISTILLED,
     RESULT,
-    STUDENT,
     StageResult,
     announce,
     hash_model,
     saved_recipe,
     score_content,
-    student_inside,
     versions,
 )
 from understudy.training.cpu import tune_cpu

@@ -20,6 +20,7 @@ from understudy.errors import DataError, ModelError, RecipeError
 from understudy.models.pretrained import check_max_length, hash_tokenizer, load_encoder, load_tokenizer
 from understudy.models.projections import saved_projections
 from understudy.models.student import (
+    STUDENT,
     base_config,
     check_start,
     load_student,
@@ -32,7 +33,6 @@ from understudy.recipe.load import load_recipe, parse_settings, what_is_given
 from understudy.recipe.recipe import Recipe
 from understudy.stages.intermediate import LayerRows, learn_layers, match
 from understudy.stages.result import (
-    STUDENT,
     TRAINING_FOLDER,
     StageResult,
     check_output,

@@ -21,13 +21,13 @@ from understudy.errors import RecipeError
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import load_model
 from understudy.models.projections import PROJECTIONS, Projections, saved_projections
-from understudy.models.student import base_config
+from understudy.models.student import STUDENT, base_config
 from understudy.models.teacher import cast_linears, keep_layers, load_teacher
 from understudy.objectives.compose import layer_losses, weight_of
 from understudy.progress import progress
 from understudy.recipe.distillation import IntermediateSettings
 from understudy.recipe.recipe import Recipe
-from understudy.stages.result import RESULT, STUDENT, TRAINING_FOLDER, write_result
+from understudy.stages.result import RESULT, TRAINING_FOLDER, write_result
 from understudy.stages.teacher_cache import autocast_dtype
 from understudy.stages.training import (
     LOSSES,
@@ -119,7 +119,7 @@ def learn_layers(
         num_epochs: in one of Trainer's.
     """
     model, teacher_layers = match(student, teacher, settings, channels)
-    if model.projections.go_on_from(learnt):
+    if model.projections.go_on_from(learnt) and arguments.should_save:
         logger.info("The student's projections go on from those it was saved with.")
     keep_layers(teacher, max(teacher_layers))
     cast_linears(teacher, autocast_dtype(arguments))

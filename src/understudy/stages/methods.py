@@ -18,7 +18,7 @@ from understudy.errors import RecipeError
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import check_max_length, load_config
 from understudy.models.projections import Projections
-from understudy.models.student import base_config
+from understudy.models.student import STUDENT, base_config
 from understudy.models.teacher import load_teacher
 from understudy.objectives.patient import mix_weights
 from understudy.recipe.distillation import (
@@ -31,7 +31,7 @@ from understudy.recipe.distillation import (
 from understudy.recipe.recipe import STAGES, Recipe
 from understudy.stages.intermediate import distill_intermediate, match
 from understudy.stages.predictions_file import add_predictions
-from understudy.stages.result import INTERMEDIATE, PATIENT, PREDICTION, RESULT, SOFT_LABELS, STUDENT
+from understudy.stages.result import INTERMEDIATE, PATIENT, PREDICTION, RESULT, SOFT_LABELS
 from understudy.stages.teacher_cache import add_teacher_answers
 from understudy.stages.training import Prepared, choose_on_dev, start_student, whole_batch
 from understudy.stages.trials import Lesson, train_trials

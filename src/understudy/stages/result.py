@@ -24,6 +24,7 @@ from understudy.errors import ModelError, OutputError, RecipeError
 from understudy.evaluation.score import Score
 from understudy.files import hash_file, write_atomically
 from understudy.models.pretrained import load_config
+from understudy.models.student import STUDENT
 from understudy.recipe.load import apply_settings
 from understudy.recipe.recipe import Recipe
 
@@ -32,7 +33,6 @@ logger = logging.getLogger(__name__)
 RESULT = "result.json"
 TRAINING_FOLDER = "training"  # checkpoints and tracker logs, beside the model
 RECIPE = "recipe.yaml"
-STUDENT = "student"  # the model that a distillation leaves
 # And its stages.
 INTERMEDIATE, PREDICTION, SOFT_LABELS, PATIENT = "intermediate", "prediction", "soft-labels", "patient"
 STAGES = (INTERMEDIATE, PREDICTION, SOFT_LABELS, PATIENT)
@@ -69,12 +69,6 @@ def why_no_recipe(model: str | Path) -> str:
     """What is said of a model where `saved_recipe` finds none."""
     is_folder = Path(model).expanduser().is_dir()
     return f"{model} has no {RECIPE} that would tell it" if is_folder else f"{model} is not a folder here"
-
-
-def student_inside(model: str | Path) -> str | Path:
-    """The student of a distillation's folder; any other model is itself."""
-    student = Path(model).expanduser() / STUDENT
-    return student if (student / "config.json").is_file() else model
 
 
 def check_is_folder(output_dir: Path) -> None:
@@ -132,7 +126,9 @@ def start_output(output_dir: Path, recipe: Recipe, hashes: Mapping[str, str], *,
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"--output-dir {output_dir} cannot be made: {error.strerror}.") from None
+        raise OutputError(
+            f"{output_dir} cannot be made: {error.strerror}. Use another --output-dir."
+        ) from None
     write_atomically(output_dir / RECIPE, recipe.to_yaml())
     write_atomically(saved, inputs)
 

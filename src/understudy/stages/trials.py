@@ -21,10 +21,10 @@ from understudy.data.tasks import KindName
 from understudy.errors import TrainingError
 from understudy.evaluation.score import score_model
 from understudy.models.pretrained import load_model
-from understudy.models.student import base_config
+from understudy.models.student import STUDENT, base_config
 from understudy.recipe.distillation import TrialSettings
 from understudy.recipe.recipe import Recipe
-from understudy.stages.result import RESULT, STUDENT, TRAINING_FOLDER, write_result
+from understudy.stages.result import RESULT, TRAINING_FOLDER, write_result
 from understudy.stages.search import Trial, search_grid
 from understudy.stages.training import (
     LOSSES,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from understudy.errors import DataError
-from understudy.serve.rows import MAX_CHARACTERS, read_row
+from understudy.serve.rows import MAX_CHARACTERS, by_name, read_row
 
 PAIR, QUESTION, CHOICE = ("text", "text_pair"), ("question", "context"), ("context", "question", "choices")
 
@@ -55,3 +55,13 @@ def test_what_a_caller_may_give(given: Any, kind: Any, fields: Any, expected: An
 def test_what_is_refused_with_its_reason(given: Any, kind: Any, fields: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_row(given, kind, fields)
+
+
+def test_what_was_given_has_its_names() -> None:
+    assert by_name("a b", "token-classification", ("words",)) == {"text": "a b"}
+    assert by_name(("a", "b"), "classification", PAIR) == {"text": "a", "text_pair": "b"}
+    given = ("context", "question", "one", "other")
+    assert by_name(given, "multiple-choice", CHOICE)["choices"] == [
+        "one",
+        "other",
+    ]
