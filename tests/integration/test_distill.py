@@ -99,6 +99,22 @@ def test_a_student_of_every_kind_learns_and_is_an_ordinary_model(
     assert all(same(one, other) for one, other in zip(ours, theirs, strict=True)), (ours, theirs)
 
 
+@pytest.mark.parametrize("kind", ["pair", "squad2", "token-classification"])
+def test_a_saved_student_needs_no_data_to_be_called(kind: str, encoder: Path, tmp_path: Path) -> None:
+    teacher = train_teacher(encoder, kind, tmp_path)
+    settings = DISTIL | {"intermediate.training.max_steps": 1, "prediction.training.max_steps": 1}
+    student = understudy.distill(teacher, student="1l-16d", output_dir=tmp_path / "out", settings=settings)
+    for file in tmp_path.glob("rows.*"):
+        file.unlink()
+    given = {
+        "pair": ("the red cat", "the blue cat"),
+        "squad2": ("where is anna", "anna lives in rome"),
+        "token-classification": "Anna lives in Paris",
+    }
+    answer = student(given[kind])
+    assert set(answer) >= {"pair": {"label"}, "squad2": {"answer", "has_answer"}}.get(kind, {"entities"})
+
+
 def test_what_is_left_behind(teacher: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     settings = DISTIL | {

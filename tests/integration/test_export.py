@@ -167,6 +167,32 @@ def test_a_folder_that_is_there_is_not_replaced_unasked(shipped: tuple[Path, Pat
     assert hash_file(folder / "artifact.json") == before
 
 
+def test_overwriting_removes_an_artifacts_files_and_no_others(
+    shipped: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model, folder = shipped
+    mine = shutil.copytree(folder, tmp_path / "artifact")
+    (mine / "notes.txt").write_text("mine")
+    understudy.export(model, output_dir=mine, int8=False, speed=False, overwrite=True)
+    assert (mine / "notes.txt").read_text() == "mine"
+    assert not (mine / "onnx" / "model_quantized.onnx").exists()
+    assert Predictor(mine)("a good film")["label"] in ("pos", "neg")
+
+
+def test_overwriting_refuses_what_is_no_artifact_and_what_holds_the_student(
+    shipped: tuple[Path, Path], tmp_path: Path
+) -> None:
+    model = shutil.copytree(shipped[0], tmp_path / "run" / "student")
+    shutil.copy(shipped[0] / "recipe.yaml", tmp_path / "run" / "recipe.yaml")
+    shutil.copy(shipped[0] / "result.json", tmp_path / "run" / "result.json")
+    with pytest.raises(OutputError, match="no artifact"):
+        understudy.export(model, output_dir=tmp_path / "run", overwrite=True)
+    shutil.copy(shipped[1] / "artifact.json", tmp_path / "run")
+    with pytest.raises(OutputError, match="contains .*student, which this command reads"):
+        understudy.export(model, output_dir=tmp_path / "run", overwrite=True)
+    assert (model / "model.safetensors").is_file()
+
+
 def test_a_model_without_a_head_is_refused(encoder: Path, tmp_path: Path) -> None:
     file = EXAMPLES["classification"].write(tmp_path)
     with pytest.raises(ModelError, match="has no head for classification"):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from kinds import EXAMPLES
@@ -55,8 +56,8 @@ def test_what_the_teacher_said_brought_by_pandas_gives_the_same_student(
     teacher, task = train_teacher(encoder, kind, tmp_path), EXAMPLES[kind].task
     (rows,) = tmp_path.glob("rows.*")
     expected = distil(tmp_path / "taught", encoder, task, rows, teacher=teacher)
-    (cached,) = cache_folder().glob("teacher-*/predictions-*.parquet")
-    table = pd.read_parquet(cached).sample(frac=1.0, random_state=0)
+    (cached,) = cache_folder().glob("teacher-*/predictions-*.arrow")
+    table = pa.ipc.open_stream(cached.read_bytes()).read_pandas().sample(frac=1.0, random_state=0)
     if kind == "regression":
         table = pd.DataFrame({"row": table["row"], "score": table["logits"].str[0]})
     table.to_parquet(tmp_path / "file.parquet")

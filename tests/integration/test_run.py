@@ -146,16 +146,17 @@ def test_the_report_is_one_whole_page(finished: Path) -> None:
 
 
 def test_again_nothing_is_made(recipe: Path, finished: Path) -> None:
-    before = times(finished)
+    before, seconds = times(finished), json.loads((finished / "result.json").read_text())["seconds"]
     understudy.run(recipe=recipe, output_dir=finished)
     assert times(finished) == before
-    assert json.loads((finished / "result.json").read_text())["seconds"] == {}
+    assert list(seconds) == STAGES
+    assert json.loads((finished / "result.json").read_text())["seconds"] == seconds
 
 
 def test_what_a_setting_touches_is_made_again_and_nothing_else(
     recipe: Path, finished: Path, tmp_path: Path
 ) -> None:
-    before = times(finished)
+    before, seconds = times(finished), json.loads((finished / "result.json").read_text())["seconds"]
     understudy.run(recipe=recipe, output_dir=finished, settings={"export.tolerance": 99.0})
     made = {name for name, when in times(finished).items() if when != before[name]}
     assert (
@@ -166,8 +167,9 @@ def test_what_a_setting_touches_is_made_again_and_nothing_else(
     student = understudy.run(
         recipe=recipe, output_dir=finished, settings={"prediction.training.max_steps": 11}
     )
-    assert set(student.content["seconds"]) >= {"distilled", "evaluation", "artifact", "bench", "report.html"}
-    assert "teacher" not in student.content["seconds"]
+    changed = {name for name, one in student.content["seconds"].items() if one != seconds[name]}
+    assert changed >= {"distilled", "evaluation", "artifact"}
+    assert not changed & {"teacher", "augmented"}
     # Predictions were learnt anew, from the same layers.
     assert layers.stat().st_mtime_ns == layers_before
     assert json.loads((finished / "distilled" / "prediction" / "result.json").read_text())["steps"] == 11
@@ -181,8 +183,10 @@ def test_a_changed_file_is_noticed(recipe: Path, finished: Path, tmp_path: Path)
     train = tmp_path / "train.csv"
     train.write_text(Path(values["data"]["train"]).read_text() + "the dog was very good,pos\n")
     settings = {"data.train": str(train), "prediction.training.max_steps": 11}
-    student = understudy.run(recipe=recipe, output_dir=finished, settings=settings)
-    assert set(student.content["seconds"]) >= {"teacher", "augmented", "distilled"}
+    before = times(finished)
+    understudy.run(recipe=recipe, output_dir=finished, settings=settings)
+    made = {name for name, when in times(finished).items() if when != before[name]}
+    assert made >= {f"{name}/result.json" for name in ("teacher", "augmented", "distilled")}
 
 
 def test_killed_at_every_stage_it_ends_in_the_same_student(recipe: Path, tmp_path: Path) -> None:

@@ -272,7 +272,7 @@ def print_ablation(result: StageResult) -> None:
     console, num_seeds = Console(stderr=True, highlight=False), len(result.content["seeds"])
     for ablation in result.content["tables"].values():
         table = Table(title=f"{ablation['title']} ({ablation['table']})", title_justify="left")
-        for heading in ("task", "", "mean (95 % of a run)", "seeds"):
+        for heading in ("task", "", "mean (95 %, rows and seeds)", "seeds"):
             table.add_column(heading)
         for row in ablation["rows"]:
             seeds = ", ".join(f"{value:.3f}" for value in row["seeds"])
@@ -280,10 +280,9 @@ def print_ablation(result: StageResult) -> None:
             table.add_row(row["task"], row["variant"], f"{row['metric']} {figure}", seeds)
         console.print(table)
         for claim in ablation["claims"]:
-            seen = "seen" if claim["seen"] else "not seen"
             console.print(
-                f"{claim['task']}: {claim['claim']}: {seen}, {claim['difference']:+.3f}, with "
-                f"{claim['seeds']} of {num_seeds} seeds"
+                f"{claim['task']}: {claim['claim']}: {claim['verdict']}, "
+                f"{_figure(claim['difference'], sign=True)}, with {claim['seeds']} of {num_seeds} seeds"
             )
     console.print(f"Everything is in {result.output_dir}: table.md, a picture of each table, every run")
 

@@ -68,7 +68,7 @@ def run_command(
             model, student=student, task=task, data=data, recipe=recipe, settings=settings or ()
         )
         if check:
-            check_folder(output_dir, overwrite=overwrite)
+            check_folder(output_dir)
             facts, findings = preflight(resolve_paths(built), output_dir)
             announce(facts.data)
             print_findings(findings)

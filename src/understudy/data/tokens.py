@@ -79,44 +79,57 @@ class TextReader:
         )
 
     def texts(self, firsts: Sequence[str], seconds: Sequence[str] | None = None) -> list[Encoding]:
-        """Texts, or pairs of them."""
-        columns = [
-            [self._shorten(text) for text in texts] for texts in (firsts, seconds) if texts is not None
-        ]
-        return self._encode(columns)
+        """Encode texts, or pairs of them."""
+        if seconds is None:
+            return self._encode([[self._shorten(text) for text in firsts]])
+        pairs = [self._shorten_pair(*pair) for pair in zip(firsts, seconds, strict=True)]
+        return self._encode([[first for first, _ in pairs], [second for _, second in pairs]])
 
     def _encode(self, columns: Sequence[Sequence[str]]) -> list[Encoding]:
         return self.backend.encode_batch(
             list(columns[0]) if len(columns) == 1 else list(zip(*columns, strict=True))
         )
 
-    def _shorten(self, text: str) -> str:
-        """A text far longer than is read, cut behind a word that is not.
+    def _is_long(self, text: str) -> bool:
+        return len(text) > _MANY_CHARACTERS * self.max_length
 
-        What is left over of a pair is kept by its backend in every combination: of two long texts that is
+    def _shorten(self, text: str) -> str:
+        """Cut a text that is far longer than what is read.
+
+        The backend keeps what it cuts off, and of a pair in every combination: of two long texts that is
         memory by the square of their length.
         """
-        if len(text) <= _MANY_CHARACTERS * self.max_length:
-            return text
-        read = self.whole.encode(text, add_special_tokens=False)
+        return self._cut(text, self._read_whole(text), self.max_length) if self._is_long(text) else text
+
+    def _shorten_pair(self, first: str, second: str) -> tuple[str, str]:
+        """Shorten both texts of a pair so that the longer one stays the longer one.
+
+        The backend shares the room by which of the two is longer, and of an odd number of tokens the longer
+        one gets one more.
+        """
+        if not (self._is_long(first) or self._is_long(second)):
+            return first, second
+        read = [self._read_whole(text) for text in (first, second)]
+        # The shorter one is left with at most 2 times max_length, the longer with 3 times or all it has.
+        least = [self.max_length, 3 * self.max_length]
+        if len(read[0].ids) > len(read[1].ids):
+            least.reverse()
+        return self._cut(first, read[0], least[0]), self._cut(second, read[1], least[1])
+
+    def _read_whole(self, text: str) -> Encoding:
+        return self.whole.encode(text, add_special_tokens=False)
+
+    def _cut(self, text: str, read: Encoding, least: int) -> str:
+        """Cut a text between two words, to at least `least` tokens and at most `max_length` more."""
         words, spans, count = read.word_ids, read.offsets, len(read.ids)
-        if count <= self.max_length:
+        if count <= least:
             return text
-        if self.truncation_side == "left":
-            first = next(
-                (
-                    place
-                    for place in range(count - self.max_length, 0, -1)
-                    if words[place] != words[place - 1]
-                ),
-                max(0, count - 2 * self.max_length),  # one word, and no end of it
-            )
-            return text[spans[first][0] :]
-        last = next(
-            (place for place in range(self.max_length, count) if words[place] != words[place - 1]),
-            min(count, 2 * self.max_length),
-        )
-        return text[: spans[last - 1][1]]
+        kept = range(least, min(least + self.max_length, count))
+        left = self.truncation_side == "left"
+        places = [count - number for number in kept] if left else list(kept)
+        # A word without an end is cut anywhere.
+        place = next((place for place in places if words[place] != words[place - 1]), places[-1])
+        return text[spans[place][0] :] if left else text[: spans[place - 1][1]]
 
     def questions(self, questions: Sequence[str], contexts: Sequence[str]) -> Iterator[Window]:
         """Windows over contexts, each behind its question; a long question is cut."""

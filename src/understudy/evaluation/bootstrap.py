@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from understudy.evaluation.metrics import Outcomes
+from understudy.evaluation.metrics import Metric, Outcomes, counted
 
 NUM_SAMPLES = 1_000
 CONFIDENCE = 0.95
@@ -26,27 +27,57 @@ class Estimate:
         return (self.high - self.low) / 2
 
 
-def estimate(metric: Callable[[Outcomes], float], outcomes: Outcomes, *, seed: int = 0) -> Estimate:
+def estimate(metric: Metric, outcomes: Outcomes, *, seed: int = 0) -> Estimate:
     """A metric of one model with its interval."""
     generator = np.random.default_rng(seed)
     num_rows = len(outcomes)
-    samples = [metric(outcomes[generator.integers(0, num_rows, num_rows)]) for _ in range(NUM_SAMPLES)]
+    sampled = counted(metric)
+    samples = [sampled(outcomes[generator.integers(0, num_rows, num_rows)]) for _ in range(NUM_SAMPLES)]
     return _interval(metric(outcomes), samples)
 
 
 def estimate_difference(
-    metric: Callable[[Outcomes], float], first: Outcomes, second: Outcomes, *, seed: int = 0
+    metric: Metric, first: Outcomes, second: Outcomes, *, seed: int = 0
 ) -> Estimate:
     """First minus second, the same rows drawn for both: what is hard for both cancels out."""
     if len(first) != len(second):
         raise ValueError(f"both must have the same rows, got {len(first)} and {len(second)}")
     generator = np.random.default_rng(seed)
     num_rows = len(first)
-    samples = []
+    sampled, samples = counted(metric), []
     for _ in range(NUM_SAMPLES):
         chosen = generator.integers(0, num_rows, num_rows)
-        samples.append(metric(first[chosen]) - metric(second[chosen]))
+        samples.append(sampled(first[chosen]) - sampled(second[chosen]))
     return _interval(metric(first) - metric(second), samples)
+
+
+def estimate_runs(
+    metric: Metric, runs: Sequence[Outcomes], others: Sequence[Outcomes] = (), *, seed: int = 0
+) -> Estimate:
+    """Mean of a metric over runs with different seeds, or its difference to other runs, with an interval.
+
+    A sample draws seeds and rows with replacement, the same ones on both sides, so that the interval covers
+    the luck of a seed as well as the choice of rows.
+
+    Args:
+        runs: outcomes of each seed on the same rows.
+        others: outcomes of the runs to compare with, seed by seed; empty for the mean itself.
+    """
+    sizes = {len(run) for run in (*runs, *others)}
+    if len(sizes) != 1 or (others and len(others) != len(runs)):
+        raise ValueError(f"runs must have the same rows and as many seeds, got rows {sorted(sizes)}")
+    generator, num_rows, sampled = np.random.default_rng(seed), sizes.pop(), counted(metric)
+
+    def mean(function: Metric, side: Sequence[Outcomes], chosen: Sequence[int], rows: Any) -> float:
+        return float(np.mean([function(side[run][rows]) for run in chosen])) if side else 0.0
+
+    samples = []
+    for _ in range(NUM_SAMPLES):
+        chosen = generator.integers(0, len(runs), len(runs)).tolist()
+        rows = generator.integers(0, num_rows, num_rows)
+        samples.append(mean(sampled, runs, chosen, rows) - mean(sampled, others, chosen, rows))
+    everything = range(len(runs)), slice(None)
+    return _interval(mean(metric, runs, *everything) - mean(metric, others, *everything), samples)
 
 
 def _interval(value: float, samples: list[float]) -> Estimate:

@@ -1,7 +1,7 @@
 """The official metrics, each a function of per-row outcomes.
 
-Every metric takes one array with a row per example and returns a number. That shape is what
-makes intervals simple: a bootstrap sample is a choice of rows.
+Every metric takes one array with a row per example and returns a number, so a bootstrap sample is a
+choice of rows. The definitions are those of scikit-learn, SciPy and seqeval.
 
     classification, multiple choice   [prediction, label]
     regression                        [prediction, score]
@@ -15,50 +15,49 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import sklearn.metrics
 from numpy.typing import NDArray
 from scipy import stats
 from seqeval.metrics.sequence_labeling import get_entities
 
 Outcomes = NDArray[np.float64]
+Metric = Callable[[Outcomes], float]
 
 
 def accuracy(outcomes: Outcomes) -> float:
     """Share of rows where the prediction is the label."""
-    return float((outcomes[:, 0] == outcomes[:, 1]).mean())
+    predicted, gold = _labels(outcomes)
+    return float(sklearn.metrics.accuracy_score(gold, predicted))
 
 
 def f1(outcomes: Outcomes) -> float:
     """F1 of label 1, as GLUE has it for MRPC and QQP."""
-    predicted, gold = (outcomes[:, :2] == 1).T
-    return _f1((predicted & gold).sum(), predicted.sum(), gold.sum())
+    predicted, gold = _labels(outcomes)
+    scores = sklearn.metrics.f1_score(gold, predicted, labels=[1], average=None, zero_division=0.0)
+    return float(scores[0])
 
 
 def macro_f1(outcomes: Outcomes) -> float:
     """Mean F1 over the labels that occur."""
-    counts = [count for count in zip(*_count_labels(outcomes), strict=True) if any(count)]
-    return float(np.mean([_f1(*count) for count in counts]))
+    predicted, gold = _labels(outcomes)
+    return float(sklearn.metrics.f1_score(gold, predicted, average="macro", zero_division=0.0))
 
 
 def matthews(outcomes: Outcomes) -> float:
     """Matthews correlation, also of more than two labels; 0 where a side is constant."""
-    right, predicted, gold = _count_labels(outcomes)
-    num_rows = len(outcomes)
-    spread = (num_rows**2 - predicted @ predicted) * (num_rows**2 - gold @ gold)
-    return float((right.sum() * num_rows - predicted @ gold) / math.sqrt(spread)) if spread else 0.0
+    predicted, gold = _labels(outcomes)
+    if _has_constant_column(outcomes):
+        return 0.0  # scikit-learn's value too, but with a warning
+    return float(sklearn.metrics.matthews_corrcoef(gold, predicted))
 
 
-def _count_labels(outcomes: Outcomes) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """How often each label is right, predicted and gold."""
+def _labels(outcomes: Outcomes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     predicted, gold = outcomes.astype(np.int64).T
-    num_labels = int(outcomes.max()) + 1
-    right, predicted, gold = (
-        np.bincount(labels, minlength=num_labels) for labels in (gold[predicted == gold], predicted, gold)
-    )
-    return right, predicted, gold
+    return predicted, gold
 
 
-def _f1(right: float, predicted: float, gold: float) -> float:
-    return float(2 * right / (predicted + gold)) if predicted + gold else 0.0
+def _has_constant_column(outcomes: Outcomes) -> bool:
+    return bool((outcomes == outcomes[0]).all(axis=0).any())
 
 
 def pearson(outcomes: Outcomes) -> float:
@@ -73,7 +72,7 @@ def spearman(outcomes: Outcomes) -> float:
 
 def _correlation(function: Callable[..., tuple[float, float]], outcomes: Outcomes) -> float:
     # Undefined for a constant side; a model that always says the same explains nothing: 0.
-    if (outcomes == outcomes[0]).all(axis=0).any():
+    if _has_constant_column(outcomes):
         return 0.0
     return float(function(outcomes[:, 0], outcomes[:, 1])[0])
 
@@ -93,12 +92,65 @@ def span_f1(outcomes: Outcomes) -> float:
     return _f1(*outcomes.sum(axis=0))
 
 
-METRICS: Mapping[str, Callable[[Outcomes], float]] = {
+METRICS: Mapping[str, Metric] = {
     function.__name__: function
     for function in (
         accuracy, f1, macro_f1, matthews, pearson, spearman, exact_match, squad_f1, span_f1,
     )
 }  # fmt: skip
+
+
+def counted(metric: Metric) -> Metric:
+    """The same metric from counts of labels, where there is such a form; else the metric itself.
+
+    The bootstrap draws a thousand samples, and scikit-learn takes milliseconds for each.
+    """
+    return _COUNTED.get(metric, metric)
+
+
+def _count_accuracy(outcomes: Outcomes) -> float:
+    return float((outcomes[:, 0] == outcomes[:, 1]).mean())
+
+
+def _count_f1(outcomes: Outcomes) -> float:
+    predicted, gold = (outcomes[:, :2] == 1).T
+    return _f1((predicted & gold).sum(), predicted.sum(), gold.sum())
+
+
+def _count_macro_f1(outcomes: Outcomes) -> float:
+    counts = [count for count in zip(*_count_labels(outcomes), strict=True) if any(count)]
+    return float(np.mean([_f1(*count) for count in counts]))
+
+
+def _count_matthews(outcomes: Outcomes) -> float:
+    right, predicted, gold = _count_labels(outcomes)
+    num_rows = len(outcomes)
+    # Python's integers: the product of both spreads exceeds 64 bits from 78,000 rows on.
+    spreads = [num_rows**2 - int(side @ side) for side in (predicted, gold)]
+    covariance = int(right.sum()) * num_rows - int(predicted @ gold)
+    return covariance / math.sqrt(spreads[0] * spreads[1]) if all(spreads) else 0.0
+
+
+def _count_labels(outcomes: Outcomes) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """How often each label is right, predicted and gold."""
+    predicted, gold = _labels(outcomes)
+    num_labels = int(outcomes.max()) + 1
+    right, predicted, gold = (
+        np.bincount(labels, minlength=num_labels) for labels in (gold[predicted == gold], predicted, gold)
+    )
+    return right, predicted, gold
+
+
+def _f1(right: float, predicted: float, gold: float) -> float:
+    return float(2 * right / (predicted + gold)) if predicted + gold else 0.0
+
+
+_COUNTED: Mapping[Metric, Metric] = {
+    accuracy: _count_accuracy,
+    f1: _count_f1,
+    macro_f1: _count_macro_f1,
+    matthews: _count_matthews,
+}
 
 
 def span_counts(predicted: Sequence[str], gold: Sequence[str]) -> tuple[int, int, int]:

@@ -49,6 +49,8 @@ def attention_loss(
     length, size = left.shape[-2:]
     # Multiplications: L²·D for the matrix, 2·L·D² for the linear form, D both sides' head size.
     total_B = _square_linear(left, right) if length > 2 * size else _square_matrix(left, right)
+    # The linear form may come out a little below 0. What is reported does not; the gradient stays.
+    total_B = total_B + (total_B.detach().clamp(min=0) - total_B.detach())
     if padded:
         return total_B / length**2
     return total_B / _num_tokens(mask_BL).square()

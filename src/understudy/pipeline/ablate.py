@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from understudy.data.tasks import get_task
 from understudy.errors import OutputError, RecipeError
+from understudy.evaluation.bootstrap import Estimate, estimate_runs
+from understudy.evaluation.metrics import METRICS, Outcomes
 from understudy.models.pretrained import load_config
 from understudy.models.student import STUDENT, own_sizes, student_inside
 from understudy.recipe.load import apply_settings, load_recipe, parse_settings
@@ -25,6 +26,7 @@ from understudy.stages.result import (
     RESULT,
     StageResult,
     hash_model,
+    read_outcomes,
     resolve_paths,
     saved_recipe,
     versions,
@@ -169,7 +171,7 @@ def ablate(
         raise RecipeError(
             f"two of the teachers are of the task {twice[0]}. Give each an ablation of its own."
         )
-    scores: dict[tuple[str, str, int], dict[str, Any]] = {}
+    outcomes: dict[tuple[str, str, int], Outcomes] = {}
     against: dict[str, dict[str, Any]] = {}
     wanted = [Variant(FULL, {}), *(one for table in tables for one in ABLATIONS[table].variants)]
     for seed in seeds:
@@ -177,11 +179,12 @@ def ablate(
             for variant in wanted:
                 place = folder / str(full.task) / f"{_slug(variant.name)}-{seed}"
                 result = _finish(full, variant, place, folder / str(full.task) / f"{_slug(FULL)}-{seed}")
-                scores[str(full.task), variant.name, seed] = result["scores"]
+                split = next(iter(result["scores"]))
+                outcomes[str(full.task), variant.name, seed] = read_outcomes(place, "student", split)
                 against[str(full.task)] = result["against"]["scores"]
     content: dict[str, Any] = {
         "stage": "ablate",
-        "tables": {name: _table(ABLATIONS[name], scores, against, seeds, list(against)) for name in tables},
+        "tables": {name: _table(ABLATIONS[name], outcomes, against, seeds) for name in tables},
         "seeds": list(seeds),
         "versions": versions(),
     }
@@ -288,52 +291,63 @@ def _both(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]
 
 def _table(
     ablation: Ablation,
-    scores: Mapping[tuple[str, str, int], Mapping[str, Any]],
+    outcomes: Mapping[tuple[str, str, int], Outcomes],
     teachers: Mapping[str, Mapping[str, Any]],
     seeds: Sequence[int],
-    tasks: Sequence[str],
 ) -> dict[str, Any]:
-    rows = []
-    for task in tasks:
-        metric = get_task(task).headline
-        for name in (FULL, *(variant.name for variant in ablation.variants)):
-            found = [next(iter(scores[task, name, seed].values()))[metric] for seed in seeds]
+    """A table's rows and the paper's orders, with intervals over rows and seeds."""
+
+    def runs(task: str, variant: str) -> list[Outcomes]:
+        return [outcomes[task, variant, seed] for seed in seeds]
+
+    rows, claims = [], []
+    for task in teachers:
+        name = get_task(task).headline
+        metric = METRICS[name]
+        for variant in (FULL, *(one.name for one in ablation.variants)):
+            found = runs(task, variant)
+            mean = estimate_runs(metric, found)
             rows.append(
                 {
                     "task": task,
-                    "variant": name,
-                    "metric": metric,
-                    "seeds": [one["value"] for one in found],
-                    **{
-                        key: statistics.mean(one[field] for one in found)
-                        for key, field in (("mean", "value"), ("low", "low"), ("high", "high"))
-                    },
+                    "variant": variant,
+                    "metric": name,
+                    "seeds": [metric(one) for one in found],
+                    "mean": mean.value,
+                    "low": mean.low,
+                    "high": mean.high,
                 }
             )
-    means = {(row["task"], row["variant"]): row for row in rows}
-    claims = [
-        {
-            "task": task,
-            "claim": f"{claim.above} > {claim.below}",
-            "difference": means[task, claim.above]["mean"] - means[task, claim.below]["mean"],
-            "seen": means[task, claim.above]["mean"] > means[task, claim.below]["mean"],
-            "seeds": sum(
-                one > other
-                for one, other in zip(
-                    means[task, claim.above]["seeds"], means[task, claim.below]["seeds"], strict=True
-                )
-            ),
-        }
-        for task in tasks
-        for claim in ablation.claims
-    ]
+        for claim in ablation.claims:
+            above, below = runs(task, claim.above), runs(task, claim.below)
+            difference = estimate_runs(metric, above, below)
+            claims.append(
+                {
+                    "task": task,
+                    "claim": f"{claim.above} > {claim.below}",
+                    "difference": asdict(difference),
+                    "verdict": verdict(difference),
+                    "seeds": sum(metric(one) > metric(other) for one, other in zip(above, below, strict=True)),
+                }
+            )
     return {
         "table": ablation.table,
         "title": ablation.title,
-        "teachers": {task: next(iter(teachers[task].values())) for task in tasks},
+        "teachers": {task: next(iter(scores.values())) for task, scores in teachers.items()},
         "rows": rows,
         "claims": claims,
     }
+
+
+def verdict(difference: Estimate) -> str:
+    """Say whether an order is seen.
+
+    >>> verdict(Estimate(0.02, 0.01, 0.03)), verdict(Estimate(0.02, -0.01, 0.05))
+    ('seen', 'in the mean')
+    """
+    if difference.low > 0:
+        return "seen"
+    return "in the mean" if difference.value > 0 else "not seen"
 
 
 def _draw(table: Mapping[str, Any], path: Path) -> None:
@@ -371,8 +385,11 @@ def _markdown(table: Mapping[str, Any], num_seeds: int) -> str:
         cells = [claim]
         for task in tasks:
             one = next(one for one in table["claims"] if (one["task"], one["claim"]) == (task, claim))
-            seen = "seen" if one["seen"] else "not seen"
-            cells.append(f"{seen}: {one['difference']:+.3f}, {one['seeds']} of {num_seeds} seeds")
+            difference = one["difference"]
+            figure = f"{difference['value']:+.3f}"
+            if difference["low"] is not None:
+                figure += f" ({difference['low']:+.3f} to {difference['high']:+.3f})"
+            cells.append(f"{one['verdict']}: {figure}, {one['seeds']} of {num_seeds} seeds")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -56,9 +56,11 @@ from understudy.stages.result import (
     RESULT,
     TEACHER,
     announce,
+    check_apart,
     check_is_folder,
     hash_model,
     hash_start,
+    input_paths,
     resolve_paths,
     write_result,
 )
@@ -66,7 +68,8 @@ from understudy.training.cpu import tune_cpu
 
 logger = logging.getLogger(__name__)
 
-STATE = "stages.json"  # what each stage was made of
+STATE = "stages.json"  # what each stage was made of, and how long it took
+SECONDS = "seconds"
 
 
 def run(
@@ -182,13 +185,14 @@ class Stage:
 def run_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = False) -> Distilled:
     """Do all that a recipe says; see `run`."""
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
-    check_folder(output_dir, overwrite=overwrite)
+    check_folder(output_dir)
+    check_apart(output_dir, input_paths(recipe))
     facts, findings = preflight(recipe, output_dir)
     refuse(findings)
     tune_cpu()
     output_dir.mkdir(parents=True, exist_ok=True)
     if overwrite or not (output_dir / STATE).exists():
-        write_atomically(output_dir / STATE, "{}\n")
+        _write_state(output_dir, {})
     (output_dir / RESULT).unlink(missing_ok=True)  # of the run before
     write_atomically(output_dir / RECIPE, recipe.to_yaml())
     announce(facts.data)
@@ -204,19 +208,34 @@ def run_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = False
 
 
 def _make_all(stages: Sequence[Stage], output_dir: Path) -> dict[str, float]:
-    """Make what is not there, one after the other; the seconds of what was made."""
-    started, seconds = time.monotonic(), {}
+    """Make what is not there, one after the other; the seconds that each stage took when it was made."""
+    started = time.monotonic()
     for number, stage in enumerate(stages, 1):
         place = f"[{number}/{len(stages)}]"
         before = time.monotonic()
         made = _make(stage, output_dir, place)
         if made:
-            seconds[stage.name] = round(time.monotonic() - before, 1)
+            _note_seconds(output_dir, stage.name, round(time.monotonic() - before, 1))
         figures = stage.figures()
         took = f"in {_clock(time.monotonic() - before)}" if made else "unchanged, not made again"
         logger.info("%s ✓ %s %s%s", place, stage.title, took, f": {figures}" if figures else "")
     logger.info("All of it took %s.", _clock(time.monotonic() - started))
-    return seconds
+    taken: dict[str, float] = _read_state(output_dir).get(SECONDS, {})
+    return {stage.name: taken[stage.name] for stage in stages if stage.name in taken}
+
+
+def _read_state(output_dir: Path) -> dict[str, Any]:
+    state: dict[str, Any] = json.loads((output_dir / STATE).read_text("utf-8"))
+    return state
+
+
+def _write_state(output_dir: Path, state: Mapping[str, Any]) -> None:
+    write_atomically(output_dir / STATE, json.dumps(state, indent=2) + "\n")
+
+
+def _note_seconds(output_dir: Path, stage: str, seconds: float) -> None:
+    state = _read_state(output_dir)
+    _write_state(output_dir, state | {SECONDS: state.get(SECONDS, {}) | {stage: seconds}})
 
 
 def refuse(findings: Sequence[Finding]) -> None:
@@ -231,20 +250,17 @@ def refuse(findings: Sequence[Finding]) -> None:
         raise PreflightError(f"{things} would fail later. Nothing was started.\n{lines}")
 
 
-def check_folder(output_dir: Path, *, overwrite: bool) -> None:
-    """Refuse a folder that is neither new nor a run's."""
+def check_folder(output_dir: Path) -> None:
+    """Refuse a folder that is neither new nor a run's, with --overwrite too."""
     check_is_folder(output_dir)
     ours = (output_dir / STATE).exists()
-    if output_dir.is_dir() and any(output_dir.iterdir()) and not ours and not overwrite:
-        raise OutputError(
-            f"{output_dir} is not empty and not a run of ours. Use another --output-dir, or --overwrite."
-        )
+    if output_dir.is_dir() and any(output_dir.iterdir()) and not ours:
+        raise OutputError(f"{output_dir} is not empty and not a run of ours. Use another --output-dir.")
 
 
 def _make(stage: Stage, output_dir: Path, place: str) -> bool:
     """Make a stage, go on with it, or leave it as it is; whether anything was done."""
-    state_file = output_dir / STATE
-    state: dict[str, str] = json.loads(state_file.read_text("utf-8"))
+    state = _read_state(output_dir)
     wanted = {stage.name: _digest(stage.inputs())}
     wanted |= {f"{stage.name}/{part}": _digest(inputs()) for part, inputs in stage.parts.items()}
     same = state.get(stage.name) == wanted[stage.name]
@@ -256,7 +272,7 @@ def _make(stage: Stage, output_dir: Path, place: str) -> bool:
         parts = [part for part in stage.parts if state.get(key := f"{stage.name}/{part}") == wanted[key]]
         _clear(output_dir / stage.name, [*parts, RECIPE, INPUTS] if parts else [])
         (output_dir / REPORT).unlink(missing_ok=True)  # it tells of what was
-        write_atomically(state_file, json.dumps(state | wanted, indent=2) + "\n")
+        _write_state(output_dir, state | wanted)
     stage.work()
     return True
 

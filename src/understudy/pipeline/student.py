@@ -11,10 +11,11 @@ from typing import Any
 import torch
 
 from understudy.artifacts.artifact import ARTIFACT, Artifact, ExportedModel
-from understudy.artifacts.onnx import TensorModel, input_names
+from understudy.artifacts.onnx import TensorModel
 from understudy.artifacts.session import Arrays, Logits
 from understudy.data.load import load_data
 from understudy.data.sources import dev_splits
+from understudy.data.tasks import get_task
 from understudy.errors import OutputError
 from understudy.models.pretrained import load_config, load_model, load_tokenizer, model_labels
 from understudy.models.student import STUDENT
@@ -23,7 +24,6 @@ from understudy.recipe.load import load_recipe, parse_settings
 from understudy.recipe.recipe import Recipe
 from understudy.serve.predictor import Predictor
 from understudy.stages.distill import distill_from_recipe, distill_recipe, hash_inputs
-from understudy.stages.export import what_it_reads
 from understudy.stages.result import ARTIFACT_FOLDER, RECIPE, RESULT, StageResult, resolve_paths
 
 
@@ -142,14 +142,11 @@ def _hashes(recipe: Recipe) -> dict[str, str]:
 
 def open_student(output_dir: Path) -> Predictor:
     """A predictor of the student that a distillation left, in torch."""
-    folder, run = output_dir / STUDENT, load_recipe(output_dir / RECIPE)
-    task, content = run.task_row, json.loads((output_dir / RESULT).read_text("utf-8"))
-    data = load_data(task, run.data, dev_splits(task, run.data)[:1], labels=content["labels"])
-    model, tokenizer = (
-        load_model(str(folder), task, data.labels, fine_tuned=True),
-        load_tokenizer(str(folder)),
-    )
-    inputs = input_names(model, tokenizer.model_input_names)
+    folder = output_dir / STUDENT
+    described = json.loads((output_dir / RESULT).read_text("utf-8"))["input"]
+    task, inputs = get_task(described["task"]), described["inputs"]
+    model = load_model(str(folder), task, described["labels"], fine_tuned=True)
+    tokenizer = load_tokenizer(str(folder), task)
     plain = TensorModel(model, task.kind, inputs).eval()
 
     def session(arrays: Arrays) -> Logits:
@@ -158,7 +155,7 @@ def open_student(output_dir: Path) -> Predictor:
         return tuple(one.float().numpy() for one in made)
 
     artifact = Artifact(
-        **what_it_reads(run, tokenizer, data, inputs),
+        **described,
         models={"fp32": ExportedModel("torch", STUDENT, 0)},
         default="fp32",
         parameters=model.num_parameters(),

@@ -8,16 +8,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from understudy.artifacts.onnx import input_names
 from understudy.data.load import TaskData
 from understudy.errors import RecipeError
 from understudy.evaluation.compare import compare
-from understudy.evaluation.score import score_model
+from understudy.evaluation.score import Score, score_model
 from understudy.files import hash_file
 from understudy.models.pretrained import load_model
 from understudy.models.student import STUDENT, check_start, place_shape, student_inside, student_settings
 from understudy.recipe.distillation import Method
 from understudy.recipe.load import build_recipe, load_recipe, parse_settings, what_is_given
 from understudy.recipe.recipe import Recipe
+from understudy.stages.described import describe_input
 from understudy.stages.methods import Run, main_block, preflight, teach
 from understudy.stages.result import (
     RESULT,
@@ -34,6 +36,7 @@ from understudy.stages.result import (
     start_output,
     versions,
     why_no_recipe,
+    write_outcomes,
     write_result,
 )
 from understudy.stages.training import Prepared, prepare
@@ -124,7 +127,8 @@ def distill_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
         return StageResult(output_dir, {})
     shutil.rmtree(output_dir / STUDENT, ignore_errors=True)
     shutil.copytree(output_dir / last / STUDENT, output_dir / STUDENT)
-    content = _summary(recipe, prepared, output_dir, hashes)
+    content, scores = _summary(recipe, prepared, output_dir, hashes)
+    write_outcomes(output_dir, scores)
     write_result(output_dir, content)
     return StageResult(output_dir, content)
 
@@ -142,8 +146,8 @@ def hash_inputs(recipe: Recipe, data: TaskData) -> dict[str, str]:
 
 def _summary(
     recipe: Recipe, prepared: Prepared, output_dir: Path, hashes: Mapping[str, str]
-) -> dict[str, Any]:
-    """Student beside teacher, where there is one, and what each stage did."""
+) -> tuple[dict[str, Any], dict[str, dict[str, Score]]]:
+    """Student beside teacher, where there is one, and what each stage did; and the scores with all rows."""
     task = prepared.task
     names = {"student": str(output_dir / STUDENT)}
     if recipe.teacher is not None:
@@ -155,6 +159,7 @@ def _summary(
         who: {split: score_model(model, prepared.tokenizer, rows) for split, rows in prepared.dev.items()}
         for who, model in models.items()
     }
+    inputs = input_names(models["student"], prepared.tokenizer.model_input_names)
     beside: dict[str, Any] = {}
     if recipe.teacher is not None:
         beside = {
@@ -166,7 +171,7 @@ def _summary(
         for name in STAGES
         if (output_dir / name / RESULT).exists()
     }
-    return {
+    content = {
         "stage": "distill",
         "method": recipe.method,
         "task": task.name,
@@ -174,9 +179,11 @@ def _summary(
         **score_content(scores["student"]),
         **beside,
         **data_content(prepared.data),
+        "input": describe_input(recipe, prepared.tokenizer, prepared.data, inputs),
         "parameters": {who: model.num_parameters() for who, model in models.items()},
         "stages": stages,
         "seed": recipe.seed,
         "hashes": dict(hashes),
         "versions": versions(),
     }
+    return content, scores

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from understudy.artifacts.artifact import Artifact, ExportedModel, read_artifact, write_artifact
+from understudy.artifacts.artifact import ARTIFACT, Artifact, ExportedModel, read_artifact, write_artifact
 from understudy.artifacts.card import Origin, write_card
 from understudy.artifacts.gate import quantize_less
 from understudy.artifacts.int8 import parts_of, quantize
@@ -41,13 +41,17 @@ from understudy.models.student import STUDENT, student_inside
 from understudy.recipe.load import load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.stages.bench import bench
+from understudy.stages.described import describe_input
 from understudy.stages.evaluate import evaluation_recipe, load_to_score
 from understudy.stages.result import (
     DISTILLED,
     RESULT,
     StageResult,
     announce,
+    check_apart,
+    check_is_folder,
     hash_model,
+    input_paths,
     saved_recipe,
     score_content,
     versions,
@@ -64,12 +68,6 @@ CARD = "README.md"
 PARITY = 1e-3
 _SAMPLE = 256  # rows, to see which part quantisation hurts
 _BATCH = 32
-# Of a row, in the order in which a caller of Predictor gives them.
-_TEXT_FIELDS = ("text", "text_pair", "words")
-_FIELDS = {
-    "question-answering": ("question", "context"),
-    "multiple-choice": ("context", "question", "choices"),
-}
 
 
 def export(
@@ -105,11 +103,13 @@ def export(
         'positive'
     """
     folder, model = Path(output_dir).expanduser(), student_inside(student)
-    if folder.exists() and not overwrite and (not folder.is_dir() or any(folder.iterdir())):
-        raise OutputError(
-            f"{folder} is there already. Use --overwrite to replace it, or another --output-dir."
-        )
+    check_is_folder(folder.resolve())
+    is_artifact = (folder / ARTIFACT).is_file()
+    if folder.is_dir() and any(folder.iterdir()) and not (is_artifact and overwrite):
+        remedy = "Use --overwrite to replace it, or another" if is_artifact else "It is no artifact: use another"
+        raise OutputError(f"{folder} is there already. {remedy} --output-dir.")
     run = evaluation_recipe(model, task=task, data=data, recipe=recipe, settings=settings)
+    check_apart(folder, [student, *input_paths(run)])
     tune_cpu()
     subject = _load(str(model), run, openvino=openvino)
     # Beside its place, and moved there when it is whole: a folder is an artifact or is not there.
@@ -129,11 +129,32 @@ def export(
             artifact = replace(artifact, details={**artifact.details, "speed": _time(subject, working)})
         (working / CARD).write_text(write_card(artifact, _origin(str(student), str(model))), "utf-8")
         content = write_artifact(working, artifact)
-        shutil.rmtree(folder, ignore_errors=True)
-        working.replace(folder)
+        _replace(folder, working)
     finally:
         shutil.rmtree(working, ignore_errors=True)  # what was not finished
     return StageResult(folder, {"stage": "export", **content})
+
+
+def _replace(folder: Path, made: Path) -> None:
+    """Put a finished artifact in the place of another, whose files are removed and no others."""
+    if (folder / ARTIFACT).is_file():
+        old = json.loads((folder / ARTIFACT).read_text("utf-8"))
+        for name in (ARTIFACT, CARD, *old.get("files", ())):
+            if (folder / name).resolve().is_relative_to(folder.resolve()):
+                (folder / name).unlink(missing_ok=True)
+        for inner in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
+            if not any(inner.iterdir()):
+                inner.rmdir()
+    if not folder.exists() or not any(folder.iterdir()):
+        shutil.rmtree(folder, ignore_errors=True)
+        made.replace(folder)
+        return
+    # Somebody's files are there too: ours go in among them, and the one that says "finished" last.
+    for file in sorted(made.rglob("*"), key=lambda path: path.name == ARTIFACT):
+        if file.is_file():
+            target = folder / file.relative_to(made)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            file.replace(target)
 
 
 @dataclass(frozen=True)
@@ -363,7 +384,7 @@ def _describe(subject: _Subject, maker: _Maker) -> Artifact:
     subject.model.config.save_pretrained(folder)
     files = [one for one in folder.rglob("*") if one.is_file() and one.name != CARD]
     return Artifact(
-        **what_it_reads(run, tokenizer, subject.data, subject.inputs),
+        **describe_input(run, tokenizer, subject.data, subject.inputs),
         models=maker.models,
         default="int8" if "int8" in maker.models else "fp32",
         parameters=subject.model.num_parameters(),
@@ -376,28 +397,6 @@ def _describe(subject: _Subject, maker: _Maker) -> Artifact:
             "versions": versions(),
         },
     )
-
-
-def what_it_reads(
-    run: Recipe, tokenizer: PreTrainedTokenizerFast, data: TaskData, inputs: Sequence[str]
-) -> dict[str, Any]:
-    """The part of an artifact that says how a text becomes a model's inputs, and logits an answer."""
-    task = run.task_row
-    ids = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
-    columns = next(iter(data.splits.values())).column_names
-    return {
-        "task": task.name,
-        "kind": task.kind,
-        "fields": [name for name in _FIELDS.get(task.kind, _TEXT_FIELDS) if name in columns],
-        "labels": data.labels,
-        "unanswerable": task.unanswerable,
-        "max_length": run.max_length,
-        "stride": run.data.stride,
-        "truncation_side": tokenizer.truncation_side,
-        "padding": {name: ids[name] for name in ids if name in inputs},
-        "inputs": inputs,
-        "outputs": output_names(task.kind),
-    }
 
 
 def _time(subject: _Subject, folder: Path) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Soft labels from a file: what any other model said about the training rows.
 
-The file is Parquet, with a row for each row of the training set in any order:
+The file is Parquet or an Arrow stream, with a row for each row of the training set in any order:
 
 - `row`: its number in the training file, from 0;
 - `logits` or `probabilities`: a list of numbers, one for each label in the order of the labels, or one for
@@ -71,11 +71,11 @@ def _read(file: Path, kind: KindName) -> tuple[NDArray[np.int64], list[NDArray[n
     if not file.is_file():
         raise DataError(f"soft_labels.predictions must be a Parquet file; {file} is none.")
     try:
-        table = pq.read_table(file)
+        table = _read_arrow(file) if file.suffix == ".arrow" else pq.read_table(file)
     except (OSError, pa.ArrowInvalid) as error:
         raise DataError(
-            f"soft_labels.predictions: {file} cannot be read as Parquet: {error} Write it "
-            "with pandas' to_parquet."
+            f"soft_labels.predictions: {file} cannot be read as {'Arrow' if file.suffix == '.arrow' else 'Parquet'}"
+            f": {error} Write it with pandas' to_parquet."
         ) from None
     names = ("score", "logits") if kind == "regression" else ("logits", "probabilities")
     name = next((name for name in names if name in table.column_names), None)
@@ -112,6 +112,11 @@ def _read(file: Path, kind: KindName) -> tuple[NDArray[np.int64], list[NDArray[n
         _check_probabilities(file, flat, sizes)
         flat = np.log(np.maximum(flat, SMALLEST))
     return numbers, np.split(flat.astype(np.float32), np.cumsum(sizes)[:-1])
+
+
+def _read_arrow(file: Path) -> pa.Table:
+    with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as reader:
+        return reader.read_all()
 
 
 def _finite(file: Path, name: str, column: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:

@@ -7,13 +7,15 @@ import json
 import logging
 import platform
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
+from numpy.typing import NDArray
 from transformers.utils.hub import cached_file, extract_commit_hash
 
 from understudy.data.documents import is_pattern
@@ -31,6 +33,7 @@ from understudy.recipe.recipe import Recipe
 logger = logging.getLogger(__name__)
 
 RESULT = "result.json"
+OUTCOMES = "outcomes.npz"  # of every row, beside a distillation's result.json
 TRAINING_FOLDER = "training"  # checkpoints and tracker logs, beside the model
 RECIPE = "recipe.yaml"
 # And its stages.
@@ -87,6 +90,7 @@ def check_output(
         may_differ: dotted keys that a run may be continued with other values of.
     """
     check_is_folder(output_dir)
+    check_apart(output_dir, input_paths(recipe))
     if (output_dir / RESULT).exists() and not overwrite:
         raise OutputError(
             f"{output_dir} holds a finished run. Use --overwrite to replace it, or another --output-dir."
@@ -97,10 +101,39 @@ def check_output(
             f"{output_dir} holds an unfinished run of another recipe (see {saved}). Use --overwrite to "
             "start anew, or another --output-dir."
         )
-    if output_dir.is_dir() and not saved.exists() and any(output_dir.iterdir()) and not overwrite:
-        raise OutputError(
-            f"{output_dir} is not empty and not a run of ours. Use another --output-dir, or --overwrite."
-        )
+    is_ours = saved.exists() or (output_dir / RESULT).exists()
+    if output_dir.is_dir() and not is_ours and any(output_dir.iterdir()):
+        # Not even with --overwrite: it would remove files that no command of ours has written.
+        raise OutputError(f"{output_dir} is not empty and not a run of ours. Use another --output-dir.")
+
+
+def check_apart(output_dir: Path, inputs: Iterable[str | Path]) -> None:
+    """Refuse an output folder that contains what the command reads."""
+    for given in inputs:
+        path = Path(given).expanduser().resolve()
+        if path.exists() and path.is_relative_to(output_dir.expanduser().resolve()):
+            raise OutputError(
+                f"--output-dir {output_dir} contains {given}, which this command reads. Use another "
+                "--output-dir."
+            )
+
+
+def input_paths(recipe: Recipe) -> list[str]:
+    """Paths and hub names of everything that a recipe reads."""
+    data, student, augment = recipe.data, recipe.student, recipe.augment
+    named = [
+        recipe.model,
+        recipe.teacher,
+        student.model,
+        student.source,
+        *(data.source, data.train, data.dev, data.test, data.augmented),
+        *((augment.model, augment.vectors, augment.vector_words) if augment is not None else ()),
+        recipe.finetune.model if recipe.finetune is not None else None,
+        recipe.soft_labels.predictions if recipe.soft_labels is not None else None,
+        recipe.corpus.tokenizer if recipe.corpus is not None else None,
+        recipe.general.corpus if recipe.general is not None else None,
+    ]
+    return [name for name in named if name is not None]
 
 
 def _same(saved: str, recipe: Recipe, may_differ: Sequence[str]) -> bool:
@@ -140,6 +173,31 @@ def write_result(output_dir: Path, content: Mapping[str, Any]) -> None:
     )
 
 
+def write_outcomes(output_dir: Path, scores: Mapping[str, Mapping[str, Score]]) -> None:
+    """Save what every row came to, so that runs can be compared row by row later."""
+    arrays = {
+        f"{who}/{split}": score.predictions.outcomes
+        for who, splits in scores.items()
+        for split, score in splits.items()
+    }
+
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+    write_atomically(output_dir / OUTCOMES, write)
+
+
+def read_outcomes(output_dir: Path, who: str, split: str) -> NDArray[np.float64]:
+    """Read the outcomes of `student` or `teacher` on a split."""
+    file = output_dir / OUTCOMES
+    if not file.is_file():
+        raise OutputError(f"{output_dir} has no {OUTCOMES}: an older version made it. Make it again.")
+    with np.load(file) as arrays:
+        found: NDArray[np.float64] = arrays[f"{who}/{split}"]
+        return found
+
+
 def score_content(scores: Mapping[str, Score]) -> dict[str, Any]:
     """The part of result.json that holds figures."""
     return {
@@ -173,8 +231,20 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: metadata.version(name) for name in names}
 
 
+# Beside weights and config, the files that decide how a model reads a text.
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+)
+
+
 def hash_model(model: str) -> str:
-    """A hash of a model's weights and config: of a folder's files, else its name and the hub's commit."""
+    """Hash a model's weights, config and tokenizer; a hub model is its name and commit."""
     folder = Path(model).expanduser()
     if not folder.is_dir():
         try:
@@ -187,7 +257,8 @@ def hash_model(model: str) -> str:
         return f"{model}@{commit}"
     digest = hashlib.sha256()
     for file in sorted(folder.iterdir()):
-        if file.name == "config.json" or file.suffix in (".safetensors", ".bin"):
+        is_named = file.name in ("config.json", *_TOKENIZER_FILES)
+        if is_named or file.suffix in (".safetensors", ".bin", ".model"):
             digest.update(file.name.encode() + bytes.fromhex(hash_file(file)))
     return digest.hexdigest()
 

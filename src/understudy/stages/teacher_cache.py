@@ -3,8 +3,10 @@
 The folder's name is made of everything that decides an answer: the teacher's weights, the encoded rows,
 the precision. In it are shards of 16,384 rows, each with its hash beside it:
 
-- `predictions-….parquet`: the logits, an open format (`docs/reference/recipes.md`);
-- `states-LAYERS-….arrow`: states of the first token of chosen layers, memory-mapped.
+- `predictions-….arrow`: the logits (`docs/reference/recipes.md`);
+- `states-LAYERS-….arrow`: states of the first token of chosen layers.
+
+Both are memory-mapped, so that memory does not grow with the number of rows.
 
 A shard appears whole or not at all, and one whose content is not what its hash says is computed again. So
 an interrupted run goes on at the next one, several runs may share a folder, and the processes of a
@@ -23,9 +25,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from datasets import Dataset, concatenate_datasets
+from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments
 
 from understudy.data.encode import ENCODER_INPUTS, TEACHER, TEACHER_STATES, Collator
@@ -38,7 +40,7 @@ from understudy.progress import progress
 logger = logging.getLogger(__name__)
 
 # Part of every cache key: raise it when the same rows would get other answers.
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 ROWS_PER_SHARD = 16_384
 BATCH_SIZE = 64
 
@@ -100,13 +102,17 @@ def add_teacher_answers(
                 f"{unseen[0].predictions} was written by another machine and is not here. Set "
                 "UNDERSTUDY_CACHE to a folder that all machines share."
             )
-    tables = [pq.read_table(shard.predictions) for shard in shards]
-    predictions = pa.concat_tables(tables).drop_columns(["row"])
-    names = [TEACHER + name for name in predictions.column_names]
-    parts = [encoded, Dataset(predictions.rename_columns(names))]
+    predictions = _open([shard.predictions for shard in shards]).remove_columns(["row"])
+    predictions = predictions.rename_columns({name: TEACHER + name for name in predictions.column_names})
+    parts = [encoded, predictions]
     if layers:
-        parts.append(concatenate_datasets([Dataset.from_file(str(shard.states)) for shard in shards]))
+        parts.append(_open([shard.states for shard in shards if shard.states is not None]))
     return concatenate_datasets(parts, axis=1)
+
+
+def _open(files: Sequence[Path]) -> Dataset:
+    """The rows of several Arrow files, read from disk as they are asked for."""
+    return concatenate_datasets([Dataset.from_file(str(file)) for file in files])
 
 
 def autocast_dtype(arguments: TrainingArguments) -> torch.dtype:
@@ -122,7 +128,7 @@ def _shards(folder: Path, num_rows: int, layers: Sequence[int]) -> list[Shard]:
         Shard(
             start,
             min(start + ROWS_PER_SHARD, num_rows),
-            folder / f"predictions-{start:012d}.parquet",
+            folder / f"predictions-{start:012d}.arrow",
             folder / f"states-{names}-{start:012d}.arrow" if layers else None,
         )
         for start in range(0, num_rows, ROWS_PER_SHARD)
@@ -163,7 +169,7 @@ def _fill(
             output = teacher(**inputs, output_hidden_states=bool(layers))
         for name in names:
             for index, values in zip(chosen, output[name].float().cpu().numpy(), strict=True):
-                predictions[name][index] = (values[: lengths[index]] if per_token else values).tolist()
+                predictions[name][index] = values[: lengths[index]].copy() if per_token else values
         if layers:
             # (rows or rows × choices, K, H)
             first = torch.stack([output["hidden_states"][layer][:, 0] for layer in layers], dim=1)
@@ -171,18 +177,23 @@ def _fill(
             for index, values in zip(chosen, arrays, strict=True):
                 states[index] = values.tobytes()
         advance(len(chosen))
-    table = pa.table({"row": pa.array(rows["row"][:], pa.int64()), **_float32(predictions)})
+    columns = {name: float_lists(values) for name, values in predictions.items()}
+    table = pa.table({"row": pa.array(rows["row"][:], pa.int64()), **columns})
     if shard.predictions in files:
-        _write(shard.predictions, lambda path: pq.write_table(table, path))
+        _write(shard.predictions, lambda path: _write_arrow(table, path))
     if shard.states is not None and shard.states in files:
         column = pa.table({TEACHER_STATES: pa.array(states, pa.binary())})
         _write(shard.states, lambda path: _write_arrow(column, path))
 
 
-def _float32(columns: dict[str, list[Any]]) -> dict[str, pa.Array]:
-    nested = isinstance(next(iter(columns.values()))[0][0], list)
-    kind = pa.list_(pa.list_(pa.float32())) if nested else pa.list_(pa.float32())
-    return {name: pa.array(values, kind) for name, values in columns.items()}
+def float_lists(arrays: Sequence[NDArray[np.float32]]) -> pa.Array:
+    """Arrays of one or two dimensions as a column of lists, or of lists of lists."""
+    values = pa.array(np.concatenate([array.reshape(-1) for array in arrays]), pa.float32())
+    if arrays[0].ndim == 2:
+        width = arrays[0].shape[1]
+        values = pa.ListArray.from_arrays(pa.array(range(0, len(values) + 1, width), pa.int32()), values)
+    offsets = np.cumsum([0, *(len(array) for array in arrays)])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
 
 
 def _write_arrow(table: pa.Table, path: Path) -> None:

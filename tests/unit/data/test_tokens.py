@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import random
 from typing import Any
 
 import pytest
@@ -107,6 +109,24 @@ def test_texts_far_too_long_are_read_as_ever(
         assert found.ids == expected.ids
         assert bool(found.overflowing) == bool(expected.overflowing)
         assert len(found.overflowing) < 40
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_long_pairs_share_the_room_as_in_transformers(side: str, tokenizer: PreTrainedTokenizerFast) -> None:
+    """Of an odd number of tokens the longer text gets one more, even where both were shortened first."""
+    generator = random.Random(0)
+    words = ["good", "film", "xyzzy", "a", "very", "don't", "qwertyuiop"]
+
+    def text() -> str:
+        return " ".join(generator.choices(words, k=generator.choice([2, 20, 60, 150, 400])))
+
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.truncation_side = side
+    for _ in range(200):
+        first, second, length = text(), text(), generator.choice([12, 13, 16, 17])
+        theirs = tokenizer(first, second, truncation=True, max_length=length)["input_ids"]
+        reader = text_reader(tokenizer, "classification", max_length=length)
+        assert reader.texts([first], [second])[0].ids == theirs
 
 
 def test_words_and_their_first_pieces(either: PreTrainedTokenizerFast) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from understudy.evaluation.bootstrap import estimate, estimate_difference
+from understudy.evaluation.bootstrap import estimate, estimate_difference, estimate_runs
 from understudy.evaluation.metrics import accuracy
 
 
@@ -44,3 +44,29 @@ def test_pairing_narrows_the_interval() -> None:
 def test_both_need_the_same_rows() -> None:
     with pytest.raises(ValueError, match="same rows, got 3 and 4"):
         estimate_difference(accuracy, outcomes(3, 1), outcomes(4, 1))
+
+
+def test_runs_with_unequal_seeds_have_a_wider_interval_than_equal_ones() -> None:
+    calm = [outcomes(500, 400)] * 3
+    nervous = [outcomes(500, count) for count in (300, 400, 500)]
+    assert estimate_runs(accuracy, calm).value == pytest.approx(0.8)
+    assert estimate_runs(accuracy, nervous).value == pytest.approx(0.8)
+    assert estimate_runs(accuracy, nervous).half_width > 2 * estimate_runs(accuracy, calm).half_width
+
+
+def test_a_higher_mean_of_nervous_seeds_is_not_yet_seen() -> None:
+    """Means 0.82 and 0.80, but one seed of three is worse: the interval has 0 in it."""
+    first = [outcomes(500, count) for count in (450, 430, 350)]
+    second = [outcomes(500, count) for count in (400, 400, 400)]
+    figure = estimate_runs(accuracy, first, second)
+    assert figure.value == pytest.approx(0.02)
+    assert figure.low < 0 < figure.high
+    clear = estimate_runs(accuracy, [outcomes(500, 450)] * 3, second)
+    assert clear.low > 0
+
+
+def test_runs_need_the_same_rows_and_seeds() -> None:
+    with pytest.raises(ValueError, match="same rows"):
+        estimate_runs(accuracy, [outcomes(3, 1), outcomes(4, 1)])
+    with pytest.raises(ValueError, match="as many seeds"):
+        estimate_runs(accuracy, [outcomes(3, 1)] * 2, [outcomes(3, 1)])

@@ -12,6 +12,7 @@ from sklearn.metrics import f1_score, matthews_corrcoef
 
 from understudy.evaluation.metrics import (
     accuracy,
+    counted,
     exact_match,
     f1,
     macro_f1,
@@ -48,6 +49,17 @@ def test_matthews() -> None:
 
 def test_matthews_of_a_constant_is_zero() -> None:
     assert matthews(np.array([[1.0, 1], [1, 0], [1, 1]])) == 0.0
+
+
+@pytest.mark.parametrize("num_labels", [2, 5])
+def test_a_million_rows_do_not_overflow(num_labels: int) -> None:
+    generator = np.random.default_rng(0)
+    gold = generator.integers(0, num_labels, 1_000_000)
+    predicted = np.where(generator.random(len(gold)) < 0.7, gold, generator.integers(0, num_labels, len(gold)))
+    outcomes = np.stack([predicted, gold], axis=1).astype(np.float64)
+    for metric in (accuracy, f1, macro_f1, matthews):
+        assert counted(metric)(outcomes) == pytest.approx(metric(outcomes), abs=1e-12)
+    assert matthews(outcomes) == pytest.approx(matthews_corrcoef(gold, predicted), abs=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:A single label was found:UserWarning")

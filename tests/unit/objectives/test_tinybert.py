@@ -324,3 +324,15 @@ def test_gradients_of_every_prediction_reach_the_student_only(loss: Callable[...
         assert (student.grad[1, 2] == 0).all()
     with pytest.raises(ValueError, match="must have the same shape"):
         loss(student[:1], teacher, *masks)
+
+
+def test_the_linear_form_never_reports_less_than_nothing() -> None:
+    """Rounding may take a sum of squares below 0: near identity by 1e-6."""
+    for seed in range(20):
+        student = layer(seed, 2, 96, 2, 8)
+        query = student.query_BLW.detach() + 1e-5 * layer(seed + 100, 2, 96, 2, 8).query_BLW.detach()
+        teacher = QueryKey(query, student.key_BLW.detach(), 2, student.scaling)
+        loss_B = attention_loss(student, teacher, prefix_mask([96, 50], 96))
+        assert (loss_B >= 0).all(), seed
+        loss_B.sum().backward()
+        assert student.query_BLW.grad is not None

@@ -98,9 +98,9 @@ def test_the_order_of_settings_is_no_change() -> None:
 def test_a_folder_of_another_command_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("task: mrpc\n")
     with pytest.raises(OutputError, match="not a run of ours"):
-        check_folder(tmp_path, overwrite=False)
+        check_folder(tmp_path)
     (tmp_path / STATE).write_text("{}")
-    check_folder(tmp_path, overwrite=False)
+    check_folder(tmp_path)
 
 
 def test_what_run_cannot_do_is_refused(tmp_path: Path, encoder: Path) -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from understudy.errors import ModelError, OutputError
+from understudy.recipe.load import apply_settings
 from understudy.recipe.recipe import Recipe
 from understudy.stages.result import check_output, hash_model, resolve_paths
 
@@ -21,7 +24,6 @@ def test_a_new_folder_is_fine_and_not_made_yet(tmp_path: Path) -> None:
     [
         ({"result.json": "{}"}, "holds a finished run"),
         ({"recipe.yaml": "task: rte\n"}, "another recipe"),
-        ({"thesis.tex": ""}, "not empty and not a run of ours"),
     ],
 )
 def test_what_is_there_is_not_lost(tmp_path: Path, files: dict[str, str], message: str) -> None:
@@ -74,3 +76,32 @@ def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match=r"must be a folder; .*file is a file"):
         check_output(tmp_path / "file" / "out", RECIPE, overwrite=False)
+
+
+def test_another_tokenizer_is_another_model(encoder: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(encoder, tmp_path / "model")
+    assert hash_model(str(folder)) == hash_model(str(encoder))
+    file = folder / "tokenizer.json"
+    content = json.loads(file.read_text("utf-8"))
+    content["normalizer"]["lowercase"] = False
+    file.write_text(json.dumps(content), "utf-8")
+    assert hash_model(str(folder)) != hash_model(str(encoder))
+
+
+def test_a_strangers_folder_is_refused_with_overwrite_too(tmp_path: Path) -> None:
+    (tmp_path / "student").mkdir()
+    (tmp_path / "student" / "thesis.tex").write_text("years of work")
+    for overwrite in (False, True):
+        with pytest.raises(OutputError, match="not a run of ours"):
+            check_output(tmp_path, RECIPE, overwrite=overwrite)
+
+
+@pytest.mark.parametrize("key", ["teacher", "student.model", "data.train", "data.source"])
+def test_an_output_folder_that_contains_an_input_is_refused(tmp_path: Path, key: str) -> None:
+    (tmp_path / "recipe.yaml").write_text("task: mrpc\n")
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    given = {"task": "mrpc", "method": "tinybert", "prediction": {}}
+    recipe = Recipe.from_mapping(apply_settings(given, {key: str(inside)}))
+    with pytest.raises(OutputError, match="contains .*inside, which this command reads"):
+        check_output(tmp_path, recipe, overwrite=True)

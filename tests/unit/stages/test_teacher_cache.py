@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
+import pyarrow as pa
 import pytest
 import torch
 from datasets import Dataset
@@ -146,11 +146,11 @@ def test_a_flipped_byte_is_seen_and_mended(
     assert again["teacher_states"][:] == shown
 
 
-def test_predictions_are_plain_parquet(tags: tuple[Any, Dataset], tokenizer: Any, arguments: Any) -> None:
+def test_predictions_are_plain_arrow(tags: tuple[Any, Dataset], tokenizer: Any, arguments: Any) -> None:
     teacher, encoded = tags
     rows = ask(teacher, encoded, tokenizer, arguments)
-    (file,) = cache_folder().rglob("predictions-*.parquet")
-    table = pq.read_table(file)
+    (file,) = cache_folder().rglob("predictions-*.arrow")
+    table = pa.ipc.open_stream(file.read_bytes()).read_all()
     assert table.column_names == ["row", "logits"]
     assert table["row"].to_pylist() == [0, 1, 2, 3, 4]
     assert table["logits"].to_pylist() == rows["teacher_logits"][:]
@@ -196,5 +196,21 @@ def test_its_size_is_what_the_docs_say(encoder: Path, tokenizer: Any, arguments:
     (states,) = cache_folder().glob("teacher-*/states-*.arrow")
     numbers = len(texts) * 2 * teacher.config.hidden_size * 4
     assert numbers < states.stat().st_size < 1.05 * numbers
-    (predictions,) = cache_folder().glob("teacher-*/predictions-*.parquet")
-    assert predictions.stat().st_size < 1.2 * len(texts) * (3 * 4 + 8)
+    (predictions,) = cache_folder().glob("teacher-*/predictions-*.arrow")
+    assert predictions.stat().st_size < 1.2 * len(texts) * (3 * 4 + 12)
+
+
+def test_memory_does_not_grow_with_the_rows(
+    tags: tuple[Any, Dataset], tokenizer: Any, arguments: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teacher, encoded = tags
+    monkeypatch.setattr(teacher_cache, "ROWS_PER_SHARD", 500)
+    held = {}
+    for count in (500, 5_000):
+        rows = encoded.select([number % 5 for number in range(count)]).flatten_indices()
+        ask(teacher, rows, tokenizer, arguments, f"of {count}")
+        before = pa.total_allocated_bytes()
+        answered = ask(teacher, rows, tokenizer, arguments, f"of {count}")
+        assert answered[count - 1]["teacher_logits"] == answered[4]["teacher_logits"]
+        held[count] = pa.total_allocated_bytes() - before
+    assert held[5_000] <= held[500] + 10_000, held

@@ -1,0 +1,45 @@
+"""How text becomes a model's inputs and logits become predictions, saved beside every student and artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from transformers import PreTrainedTokenizerFast
+
+from understudy.artifacts.onnx import output_names
+from understudy.data.load import TaskData
+from understudy.recipe.recipe import Recipe
+
+# Fields of a row, in the order in which a caller of Predictor gives them.
+_TEXT_FIELDS = ("text", "text_pair", "words")
+_FIELDS = {
+    "question-answering": ("question", "context"),
+    "multiple-choice": ("context", "question", "choices"),
+}
+
+
+def describe_input(
+    recipe: Recipe, tokenizer: PreTrainedTokenizerFast, data: TaskData, inputs: Sequence[str]
+) -> dict[str, Any]:
+    """Describe what a predictor needs to know: fields, labels, lengths, padding, inputs and outputs.
+
+    Args:
+        inputs: names of the model's inputs.
+    """
+    task = recipe.task_row
+    ids = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
+    columns = next(iter(data.splits.values())).column_names
+    return {
+        "task": task.name,
+        "kind": task.kind,
+        "fields": [name for name in _FIELDS.get(task.kind, _TEXT_FIELDS) if name in columns],
+        "labels": data.labels,
+        "unanswerable": task.unanswerable,
+        "max_length": recipe.max_length,
+        "stride": recipe.data.stride,
+        "truncation_side": tokenizer.truncation_side,
+        "padding": {name: ids[name] for name in ids if name in inputs},
+        "inputs": list(inputs),
+        "outputs": list(output_names(task.kind)),
+    }
