@@ -20,10 +20,25 @@ if TYPE_CHECKING:
     from understudy.stages.finetune import finetune
     from understudy.stages.general import general
     from understudy.stages.plan import plan
+    from understudy.training.objectives import (
+        FunctionObjectives,
+        Objectives,
+        PatientObjectives,
+        PredictionObjectives,
+        TinyBertObjectives,
+    )
+    from understudy.training.prediction import get_kind
+    from understudy.training.trainer import DistillationTrainer
 
 __version__ = version("understudy")
 __all__ = [
+    "DistillationTrainer",
+    "FunctionObjectives",
+    "Objectives",
+    "PatientObjectives",
+    "PredictionObjectives",
     "Recipe",
+    "TinyBertObjectives",
     "ablate",
     "augment",
     "bench",
@@ -33,6 +48,7 @@ __all__ = [
     "export",
     "finetune",
     "general",
+    "get_kind",
     "load_recipe",
     "plan",
     "run",
@@ -40,6 +56,13 @@ __all__ = [
 
 # Loaded on first use: importing understudy must not import torch.
 _HOMES = {
+    "DistillationTrainer": "understudy.training.trainer",
+    "FunctionObjectives": "understudy.training.objectives",
+    "Objectives": "understudy.training.objectives",
+    "PatientObjectives": "understudy.training.objectives",
+    "PredictionObjectives": "understudy.training.objectives",
+    "TinyBertObjectives": "understudy.training.objectives",
+    "get_kind": "understudy.training.prediction",
     "Recipe": "understudy.recipe.recipe",
     "ablate": "understudy.pipeline.ablate",
     "augment": "understudy.stages.augment",

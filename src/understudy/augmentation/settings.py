@@ -35,5 +35,5 @@ class AugmentSettings(BaseModel):
     """Of token classification: as they are, or others of the same type in the training set."""
     max_length: Annotated[int, Field(ge=8)] = 128
     """Tokens around a word that the model reads."""
-    bf16: bool = False
-    """Whether the model computes in bfloat16."""
+    bf16: bool | None = None
+    """Whether the model computes in bfloat16; as the recipe's `precision` says where not given."""

@@ -37,13 +37,13 @@ class Representations:
     """What one forward pass shows of a model.
 
     Attributes:
-        embeddings_BLH: the embedding layer's output.
+        embeddings_BLH: the embedding layer's output; None where it was not captured.
         hidden: hidden states (B, L, H) of the chosen layers, in their order.
         query_key: queries and keys of the same layers.
         logits: by name: `logits`, or `start_logits` and `end_logits`; empty for a model without a head.
     """
 
-    embeddings_BLH: Tensor
+    embeddings_BLH: Tensor | None
     hidden: tuple[Tensor, ...]
     query_key: tuple[QueryKey, ...]
     logits: dict[str, Tensor]

@@ -256,6 +256,8 @@ def print_run(result: StageResult) -> None:
             end_section=True,
         )
     console.print(table)
+    precision = content["precision"]
+    console.print(f"Trained in {precision['name']}: {precision['reason']}.", style="dim")
     for note in content["notes"]:
         console.print(note, style="bold yellow")
     console.print(headline(content), style="bold")

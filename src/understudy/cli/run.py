@@ -60,7 +60,7 @@ def run_command(
         say_how_to_continue,
     )
     from understudy.pipeline.preflight import preflight
-    from understudy.pipeline.run import check_folder, run_from_recipe, run_recipe
+    from understudy.pipeline.run import announce_precision, check_folder, run_from_recipe, run_recipe
     from understudy.stages.result import announce, resolve_paths
 
     with people_on_stderr(), say_how_to_continue("with the stage that it was in"):
@@ -71,6 +71,7 @@ def run_command(
             check_folder(output_dir)
             facts, findings = preflight(resolve_paths(built), output_dir)
             announce(facts.data)
+            announce_precision(facts.recipe)
             print_findings(findings)
         else:
             result = run_from_recipe(built, output_dir, overwrite=overwrite)

@@ -207,7 +207,6 @@ class Collator:
 
     Args:
         keep_row: leave the rows' numbers in the batch, for whoever must name one.
-        leave_out: inputs of the tokenizer that the model does not take.
         state_size: the width of a teacher's states, where rows carry them.
     """
 
@@ -216,7 +215,6 @@ class Collator:
         tokenizer: PreTrainedTokenizerFast,
         *,
         keep_row: bool = False,
-        leave_out: Sequence[str] = (),
         state_size: int = 0,
     ) -> None:
         self.keep_row = keep_row
@@ -227,8 +225,6 @@ class Collator:
             "attention_mask": 0,
             **_PER_TOKEN,
         }
-        for name in leave_out:
-            del self.padding[name]
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
         names = [name for name in self.padding if name in rows[0] and name != "labels"]
@@ -237,7 +233,8 @@ class Collator:
             name: [item for row in rows for item in row[name]] if choices else [row[name] for row in rows]
             for name in names
         }
-        flat["attention_mask"] = [[1] * len(ids) for ids in flat["input_ids"]]
+        if "attention_mask" not in flat:
+            flat["attention_mask"] = [[1] * len(ids) for ids in flat["input_ids"]]
         if "labels" in rows[0] and isinstance(rows[0]["labels"], list):
             flat["labels"] = [row["labels"] for row in rows]
         width = padded_width([len(ids) for ids in flat["input_ids"]])
@@ -258,7 +255,7 @@ class Collator:
         for name in rows[0]:
             if name.startswith(TEACHER) and name != TEACHER_STATES:
                 batch[name] = _stack_logits([row[name] for row in rows], name, width)
-        if self.keep_row:
+        if self.keep_row and "row" in rows[0]:
             batch["row"] = torch.tensor([row["row"] for row in rows])
         return batch
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers.utils.hub import cached_file
 
@@ -55,8 +56,8 @@ class Projections(nn.Module):
                 nn.init.zeros_(linear.weight)
                 linear.weight.data[channels, torch.arange(student_size)] = 1.0
 
-    def go_on_from(self, learnt: Mapping[str, Tensor]) -> bool:
-        """Take matrices that were learnt before, where they are as many and of the same shapes."""
+    def continue_from(self, learnt: Mapping[str, Tensor]) -> bool:
+        """Load matrices that were learnt before, if they are as many and of the same shapes."""
         if not learnt or _shapes(learnt) != _shapes(self.state_dict()):
             return False
         self.load_state_dict(learnt)
@@ -86,3 +87,9 @@ def saved_projections(student: str | None) -> dict[str, Tensor]:
         _raise_exceptions_for_connection_errors=False,
     )
     return load_file(file) if file is not None else {}
+
+
+def save_projections(projections: Projections | None, folder: Path) -> None:
+    """Save a student's projections beside it, if it has any."""
+    if projections is not None and projections.linears:
+        save_file(projections.state_dict(), folder / PROJECTIONS)

@@ -33,6 +33,8 @@ def layer_losses(
     """
     terms: dict[str, Tensor] = {}
     if weight_of("embeddings", weights):
+        assert student.embeddings_BLH is not None
+        assert teacher.embeddings_BLH is not None
         terms["embeddings"] = embedding_loss(
             student.embeddings_BLH, teacher.embeddings_BLH, mask_BL, padded=padded
         )

@@ -16,8 +16,8 @@ from understudy.pipeline.facts import Facts, Finding, num_parameters
 from understudy.recipe.distillation import IntermediateSettings, TrialSettings
 from understudy.recipe.recipe import STAGES
 from understudy.stages.training import choose_on_dev
-from understudy.timing.machine import cpu_flags
 from understudy.training.arguments import build_arguments
+from understudy.training.precision import hardware_precision, measure_precisions
 
 
 def check_processes(_: Facts) -> Iterator[Finding]:
@@ -92,16 +92,19 @@ def check_accelerator(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def check_bf16(facts: Facts) -> Iterator[Finding]:
+def check_precision(facts: Facts) -> Iterator[Finding]:
     """On a CPU without instructions for it bf16 is emulated, and slow."""
     blocks = [getattr(facts.recipe, name) for name in (*STAGES, "finetune")]
     wanted = any(block is not None and block.training.get("bf16") for block in blocks)
-    if wanted and not torch.accelerator.is_available() and not any("bf16" in flag for flag in cpu_flags()):
+    fastest = hardware_precision()
+    if wanted and not torch.accelerator.is_available() and fastest.name != "bf16":
+        speeds = measure_precisions()
         yield Finding(
-            "bf16",
+            "precision",
             "warning",
-            "the recipe trains in bf16, for which this CPU has no instructions: it may be slower than "
-            "float32. Try it with training.bf16=false in each block.",
+            f"the recipe trains in bf16, and {fastest.reason}: one layer makes {speeds['bf16']:.0f} training "
+            f"steps a second in bf16 here and {speeds['fp32']:.0f} in fp32. Leave bf16 out of the training "
+            "blocks, or set precision=auto.",
         )
 
 

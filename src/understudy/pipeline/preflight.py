@@ -33,9 +33,9 @@ from understudy.pipeline.checks_of_rows import (
 )
 from understudy.pipeline.checks_of_the_machine import (
     check_accelerator,
-    check_bf16,
     check_disk,
     check_openvino,
+    check_precision,
     check_processes,
     check_training_blocks,
 )
@@ -63,7 +63,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_openvino,
     check_disk,
     check_accelerator,
-    check_bf16,
+    check_precision,
 )
 
 

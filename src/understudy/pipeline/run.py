@@ -65,6 +65,7 @@ from understudy.stages.result import (
     write_result,
 )
 from understudy.training.cpu import tune_cpu
+from understudy.training.precision import hardware_precision
 
 logger = logging.getLogger(__name__)
 
@@ -196,6 +197,7 @@ def run_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = False
     (output_dir / RESULT).unlink(missing_ok=True)  # of the run before
     write_atomically(output_dir / RECIPE, recipe.to_yaml())
     announce(facts.data)
+    announce_precision(recipe)
     # Each stage would say it again.
     logging.getLogger(announce.__module__).setLevel(logging.WARNING)
     try:
@@ -205,6 +207,15 @@ def run_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = False
     content = summarize(recipe, output_dir) | {"seconds": seconds}
     write_result(output_dir, content)
     return Distilled(output_dir, content)
+
+
+def announce_precision(recipe: Recipe) -> None:
+    """Say what the stages compute in, and why."""
+    fastest = hardware_precision()
+    if recipe.precision == "auto":
+        logger.info("Precision: %s (%s)", fastest.name, fastest.reason)
+    else:
+        logger.info("Precision: %s (the recipe says so)", recipe.precision)
 
 
 def _make_all(stages: Sequence[Stage], output_dir: Path) -> dict[str, float]:

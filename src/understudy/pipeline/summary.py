@@ -25,6 +25,7 @@ def summarize(recipe: Recipe, folder: Path) -> dict[str, Any]:
     distilled = read(folder / DISTILLED)
     artifact = json.loads((folder / ARTIFACT_FOLDER / ARTIFACT).read_text("utf-8"))
     split = next(iter(evaluation["scores"]))
+    last_stage = list(distilled["stages"].values())[-1]
     teacher, student, *forms = timed["models"]
     scores = {teacher: evaluation["against"]["scores"], student: evaluation["scores"]}
     scores |= {name: artifact["models"][name.rpartition(":")[2]]["scores"] for name in forms}
@@ -57,6 +58,7 @@ def summarize(recipe: Recipe, folder: Path) -> dict[str, Any]:
         "models": rows,
         "length": timed["rows"][0]["length"],
         "machine": timed["machine"],
+        "precision": last_stage["precision"],
         "seed": recipe.seed,
         "hashes": distilled["hashes"],
         "versions": versions(),

@@ -26,6 +26,7 @@ from understudy.recipe.distillation import (
 )
 from understudy.recipe.whole_run import ExportSettings, FinetuneSettings
 from understudy.training.arguments import check_training
+from understudy.training.precision import PrecisionName
 
 
 class Recipe(BaseModel):
@@ -53,6 +54,9 @@ class Recipe(BaseModel):
     """Of everything random; `training.seed` of a stage wins over it."""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
     """Every dropout probability while training; the model's own where not given."""
+    precision: PrecisionName = "auto"
+    """`auto` is bf16 where the hardware computes in it and fp32 elsewhere; or `bf16`, `fp16`, `fp32`. A
+    stage's own `bf16` or `fp16` wins over it."""
     attention: str | None = None
     """An `attn_implementation` of transformers; where not given eager on a CPU (its backward pass
     is the faster one there), transformers' choice elsewhere."""
@@ -86,6 +90,8 @@ class Recipe(BaseModel):
             raise RecipeError("\n".join(f"{origin}: {line}" for line in _explain(error))) from None
         try:
             changed: dict[str, Any] = {"training": check_training(recipe.training)}
+            if recipe.run is None:
+                changed["training"] = _with_precision(changed["training"], recipe.precision)
             if recipe.task is not None:
                 changed["task"] = get_task(recipe.task).name
             elif recipe.run not in ("general", "corpus"):
@@ -93,7 +99,9 @@ class Recipe(BaseModel):
             for name in (*STAGES, "general", "finetune"):
                 block = getattr(recipe, name)
                 if block is not None:
-                    changed[name] = _check_block(name, block)
+                    block = _check_block(name, block)
+                    training = _with_precision(block.training, recipe.precision)
+                    changed[name] = block.model_copy(update={"training": training})
             recipe = recipe.model_copy(update=changed)
             _refuse_without_effect(recipe)
         except RecipeError as error:
@@ -147,14 +155,14 @@ _BLOCKS: Mapping[str, type[BaseModel]] = {
 }
 STAGES = ("intermediate", "prediction", "soft_labels", "patient")
 # The keys that a run reads beside those of every recipe; None is fine-tuning.
-_TASK_KEYS = ("task", "data", "augment")
+_TASK_KEYS = ("task", "data", "augment", "precision")
 _DISTILL_KEYS = (*_TASK_KEYS, "teacher", "student", "dropout", "attention", "finetune", "export")
 _KEYS: Mapping[str | None, tuple[str, ...]] = {
     None: (*_TASK_KEYS, "model", "training", "dropout", "attention"),
     "tinybert": (*_DISTILL_KEYS, "normalization", "intermediate", "prediction"),
     "soft-labels": (*_DISTILL_KEYS, "soft_labels"),
     "patient": (*_DISTILL_KEYS, "soft_labels", "patient"),
-    "general": ("teacher", "student", "normalization", "dropout", "attention", "general"),
+    "general": ("teacher", "student", "normalization", "dropout", "attention", "precision", "general"),
     "corpus": ("corpus",),
 }
 
@@ -175,6 +183,13 @@ _NOT_GENERAL = {
     "per_device_eval_batch_size": "held-out blocks go 32 at a time",
 }
 _NOT_TRIALS = {"label_smoothing_factor": "the losses are the method's own"}
+
+
+def _with_precision(training: dict[str, Any], precision: PrecisionName) -> dict[str, Any]:
+    """A training block with the recipe's precision, unless it has its own; `auto` is the hardware's."""
+    if precision == "auto" or "bf16" in training or "fp16" in training:
+        return training
+    return {**training, "bf16": precision == "bf16", "fp16": precision == "fp16"}
 
 
 def _given(block: BaseModel) -> set[str]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from understudy.data.tasks import Task
 from understudy.models.pretrained import load_model, load_tokenizer
-from understudy.training.intermediate import encoder_inputs
+from understudy.training.model import encoder_inputs
 
 MAX_TOKENS = 24
 

@@ -39,6 +39,7 @@ from understudy.stages.result import (
     write_result,
 )
 from understudy.training.cpu import tune_cpu
+from understudy.training.precision import hardware_precision
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +99,7 @@ def augment_from_recipe(
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
     check_output(output_dir, recipe, overwrite=overwrite)
     tune_cpu()
+    given, recipe = recipe, with_precision(recipe)  # once, and the same for every worker
     data = load_data(recipe.task_row, recipe.data, ["train"])
     announce(data)
     maker = ShardMaker(recipe, data, ROWS_PER_SHARD)
@@ -105,7 +107,7 @@ def augment_from_recipe(
     for name in (settings.vectors, settings.vector_words):
         if name is not None:
             hashes[Path(name).name] = hash_file(Path(name))
-    start_output(output_dir, recipe, hashes, overwrite=overwrite)
+    start_output(output_dir, given, hashes, overwrite=overwrite)
     folder = output_dir / AUGMENTED_ROWS
     folder.mkdir(exist_ok=True)
     started = time.perf_counter()
@@ -131,6 +133,7 @@ def augment_from_recipe(
         **data_content(data),
         # Since the last start, where the run was interrupted.
         "seconds": round(time.perf_counter() - started, 1),
+        "precision": "bf16" if recipe.augment is not None and recipe.augment.bf16 else "fp32",
         "files": {file.name: hash_file(file) for file in files},
         "seed": recipe.seed,
         "hashes": hashes,
@@ -138,6 +141,16 @@ def augment_from_recipe(
     }
     write_result(output_dir, content)
     return StageResult(output_dir, content)
+
+
+def with_precision(recipe: Recipe) -> Recipe:
+    """The recipe with the precision of its masked language model decided."""
+    settings = recipe.augment
+    assert settings is not None
+    if settings.bf16 is not None:
+        return recipe
+    name = hardware_precision().name if recipe.precision == "auto" else recipe.precision
+    return recipe.model_copy(update={"augment": settings.model_copy(update={"bf16": name == "bf16"})})
 
 
 def some_variants(file: Path, count: int = 3) -> list[dict[str, str]]:

@@ -19,7 +19,7 @@ from understudy.errors import RecipeError
 from understudy.models.flop import forward_flop
 from understudy.models.pretrained import load_tokenizer
 from understudy.recipe.recipe import Recipe
-from understudy.stages.augment import ROWS_PER_SHARD, ShardMaker
+from understudy.stages.augment import ROWS_PER_SHARD, ShardMaker, with_precision
 from understudy.stages.cost import Cost, Part
 
 
@@ -60,6 +60,9 @@ def cost_of_augmentation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     assert settings is not None
     if settings.model is None:
         raise RecipeError("augment.model must be given: a folder or a hub name of a masked language model.")
+    recipe = with_precision(recipe)
+    assert recipe.augment is not None
+    settings = recipe.augment
     data = load_data(recipe.task_row, recipe.data, ["train"])
     num_rows = len(data.splits["train"])
     maker = ShardMaker(recipe, data, ROWS_PER_SHARD)
@@ -94,7 +97,7 @@ def cost_of_augmentation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     head = 2 * config.hidden_size * config.vocab_size * asked["passes"] * share  # at the masks alone
     part = Part("augmentation", 0, tokens, tokens * forward_flop(config, length) + head, taken * share)
     weights = maker.ask.masked_words.model.num_parameters() * 4.0
-    return Cost([part], {"at most": size * share, "when done": size * share}, weights, settings.bf16)
+    return Cost([part], {"at most": size * share, "when done": size * share}, weights, bool(settings.bf16))
 
 
 _FEW_ROWS = 16

@@ -32,7 +32,6 @@ from understudy.stages.general import learn_general, prepare_general
 from understudy.stages.intermediate import distill_intermediate
 from understudy.stages.methods import Run, main_block, preflight, rows_that_are_read, teach, with_answers
 from understudy.stages.result import INTERMEDIATE, RESULT, hash_model
-from understudy.stages.teacher_cache import autocast_dtype
 from understudy.stages.training import (
     Prepared,
     choose_on_dev,
@@ -42,6 +41,7 @@ from understudy.stages.training import (
     whole_batch,
 )
 from understudy.training.arguments import build_arguments
+from understudy.training.trainer import autocast_dtype
 
 _BYTES_OF_A_PARAMETER = {"weights": 4, "checkpoint": 12, "training": 16}  # fp32; Adam keeps two more
 _FEWEST_STEPS = 4

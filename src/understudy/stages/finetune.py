@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from understudy.stages.training import (
 )
 from understudy.training.arguments import build_arguments
 from understudy.training.cpu import tune_cpu
+from understudy.training.precision import precision_of
 from understudy.training.trainer import OrderedTrainer
 
 logger = logging.getLogger(__name__)
@@ -125,6 +127,7 @@ def finetune_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = 
         # Since the last start, where the run was interrupted.
         "seconds": {"training": round(outcome.metrics["train_runtime"], 3)},
         "parameters": saved.num_parameters(),
+        "precision": asdict(precision_of(arguments, recipe.training)),
         "seed": arguments.seed,
         "hashes": hashes,
         "versions": versions(),

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
-from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments, set_seed
 
-from understudy.capture.query_key import capture, prepare_capture
-from understudy.capture.representations import Representations
-from understudy.data.encode import Collator
+from understudy.capture.query_key import prepare_capture
 from understudy.errors import RecipeError
-from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import load_model
-from understudy.models.projections import PROJECTIONS, Projections, saved_projections
+from understudy.models.projections import save_projections, saved_projections
 from understudy.models.student import STUDENT, base_config
 from understudy.models.teacher import cast_linears, keep_layers, load_teacher
-from understudy.objectives.compose import layer_losses, weight_of
-from understudy.progress import progress
 from understudy.recipe.distillation import IntermediateSettings
 from understudy.recipe.recipe import Recipe
 from understudy.stages.result import RESULT, TRAINING_FOLDER, write_result
-from understudy.stages.teacher_cache import autocast_dtype
 from understudy.stages.training import (
     LOSSES,
     Prepared,
@@ -40,13 +31,14 @@ from understudy.stages.training import (
     write_table,
 )
 from understudy.training.arguments import build_arguments
-from understudy.training.intermediate import ProjectedStudent, intermediate_terms, project
-from understudy.training.trainer import EVALUATED, LayerTrainer, Terms
+from understudy.training.model import DistillationModel, match_models
+from understudy.training.objectives import TinyBertObjectives
+from understudy.training.precision import precision_of
+from understudy.training.trainer import EVALUATED, DistillationTrainer, autocast_dtype
 
 logger = logging.getLogger(__name__)
 
 HELD_OUT_LOSSES = "held_out.csv"
-HELD_OUT_ROWS = 1_000
 
 
 def distill_intermediate(
@@ -118,45 +110,32 @@ def learn_layers(
         load_saved: loads the student's folder again.
         num_epochs: in one of Trainer's.
     """
-    model, teacher_layers = match(student, teacher, settings, channels)
-    if model.projections.go_on_from(learnt) and arguments.should_save:
-        logger.info("The student's projections go on from those it was saved with.")
+    model, teacher_layers = match(student, teacher, settings, channels, padded=padded)
+    assert model.projections is not None
+    if model.projections.continue_from(learnt) and arguments.should_save:
+        logger.info("Continuing from the projections that the student was saved with.")
     keep_layers(teacher, max(teacher_layers))
     cast_linears(teacher, autocast_dtype(arguments))
-    teacher.to(arguments.device)  # type: ignore[arg-type]  # transformers' decorator loses the type
-    terms = intermediate_terms(
-        teacher,
-        teacher_layers,
-        weights=settings.weights,
-        relation_heads=settings.relation_heads,
-        padded=padded,
-        precision=autocast_dtype(arguments),
-    )
-
-    def held_out(model: nn.Module) -> dict[str, float]:
-        return held_out_losses(model, terms, rows, arguments.device)
-
-    first = held_out(model) if arguments.should_save else {}
-    trainer = LayerTrainer(
+    trainer = DistillationTrainer(
         model,
-        arguments,
-        data_collator=Collator(rows.tokenizer, keep_row=True),
+        teacher,
+        args=arguments,
         train_dataset=rows.train,
         eval_dataset=rows.held_out,
         processing_class=rows.tokenizer,
-        terms=terms,
-        weights=settings.weights,
-        held_out=held_out,
+        teacher_layers=teacher_layers,
     )
+    first = trainer.mean_losses(model, rows.held_out) if arguments.should_save else {}
     outcome = train_to_the_end(trainer)
     if not arguments.should_save:
         return {}
     save_model(student, rows.tokenizer, output_dir / STUDENT, saved_config)
-    save_file(model.projections.state_dict(), output_dir / STUDENT / PROJECTIONS)
+    save_projections(model.projections, output_dir / STUDENT)
     # Loaded anew: what was trained in bf16 keeps casting to it.
     saved = load_saved(str(output_dir / STUDENT))
     prepare_capture(saved)
-    last = held_out(ProjectedStudent(saved, model.projections, model.layers))
+    again = DistillationModel(saved, model.projections, model.objectives, model.layers)
+    last = trainer.mean_losses(again, rows.held_out)
     history = trainer.state.log_history
     write_held_out(output_dir / HELD_OUT_LOSSES, history)
     return {
@@ -166,30 +145,9 @@ def learn_layers(
         "steps": outcome.global_step,
         # Since the last start, where the run was interrupted.
         "seconds": {"training": round(outcome.metrics["train_runtime"], 3)},
+        "precision": asdict(precision_of(arguments, settings.training)),
         "seed": arguments.seed,
     }
-
-
-def held_out_losses(
-    model: nn.Module, terms: Terms, rows: LayerRows, device: torch.device
-) -> dict[str, float]:
-    """Each term's mean over some of the rows that no step learns from."""
-    chosen = range(0, len(rows.held_out), math.ceil(len(rows.held_out) / HELD_OUT_ROWS) or 1)
-    collate = Collator(rows.tokenizer)
-    model.to(device).eval()
-    sums: dict[str, float] = {}
-    with torch.no_grad(), progress("Held-out losses", len(chosen), "rows") as advance:
-        for start in range(0, len(chosen), _HELD_OUT_BATCH):
-            places = chosen[start : start + _HELD_OUT_BATCH]
-            batch = collate([rows.held_out[index] for index in places])
-            batch = {name: value.to(device) for name, value in batch.items()}
-            for name, loss_B in terms(model, batch).items():
-                sums[name] = sums.get(name, 0.0) + loss_B.double().sum().item()
-            advance(len(places))
-    return {name: total / len(chosen) for name, total in sums.items()}
-
-
-_HELD_OUT_BATCH = 32
 
 
 def write_held_out(path: Path, history: Sequence[Mapping[str, float]]) -> None:
@@ -211,82 +169,18 @@ def match(
     teacher: PreTrainedModel,
     settings: IntermediateSettings,
     channels: torch.Tensor | None = None,
-) -> tuple[ProjectedStudent, tuple[int, ...]]:
-    """Make both models readable, give the student its projections, and check that every term can be
-    computed, on a few tokens.
-
-    Args:
-        channels: the teacher's, where the student's were cut from them.
-
-    Returns:
-        What is trained, and the teacher layer of each student layer.
-    """
-    teacher_layers = layer_map(
-        settings.layer_map, student.config.num_hidden_layers, teacher.config.num_hidden_layers
-    )
-    student_layers = range(1, len(teacher_layers) + 1)
-    _check_weights(settings, len(teacher_layers))
-    for model in (student, teacher):
-        prepare_capture(model)
-    seen_student, seen_teacher = _glance(student, student_layers), _glance(teacher, teacher_layers)
-    projections = Projections(
+    *,
+    padded: bool = False,
+) -> tuple[DistillationModel, tuple[int, ...]]:
+    """Prepare both models as a block of the recipe says; see `match_models`."""
+    objectives = TinyBertObjectives(
+        settings.layer_map,
         settings.projection,
-        seen_student.embeddings_BLH.shape[-1],
-        seen_teacher.embeddings_BLH.shape[-1],
-        len(teacher_layers) + 1,
-        channels=channels,
+        settings.weights,
+        settings.relation_heads,
+        padded,
     )
-    projected = ProjectedStudent(student, projections, student_layers)
     try:
-        layer_losses(
-            project(seen_student, projections),
-            seen_teacher,
-            torch.ones(1, _GLANCE),
-            weights=settings.weights,
-            relation_heads=settings.relation_heads,
-        )
-    except (ValueError, RuntimeError) as error:
-        raise RecipeError(
-            f"{settings.block}: {error}. Set {settings.block}.relation_heads for heads, "
-            f"{settings.block}.projection for widths, or leave a term out with a weight of 0, e.g. "
-            f"{settings.block}.weights.attention=0."
-        ) from None
-    return projected, teacher_layers
-
-
-_GLANCE = 4  # tokens
-
-
-def _glance(model: PreTrainedModel, layers: Sequence[int]) -> Representations:
-    tokens = torch.full((1, _GLANCE), model.config.vocab_size - 1)
-    training = model.training
-    with torch.no_grad():
-        seen = capture(
-            model.train(False).base_model,
-            {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)},
-            layers,
-        )
-    model.train(training)
-    return seen
-
-
-def _check_weights(settings: IntermediateSettings, num_layers: int) -> None:
-    """Refuse weights of terms that are none, and those that leave nothing."""
-    weights, kinds = settings.weights, ("embeddings", "attention", "hidden")
-    names = [
-        "embeddings",
-        *(f"{kind}_{layer}" for kind in kinds[1:] for layer in range(1, num_layers + 1)),
-    ]
-    unknown = sorted(set(weights) - {*names, *kinds})
-    if unknown:
-        raise RecipeError(
-            f"{settings.block}.weights.{unknown[0]} is no term. Kinds are {', '.join(kinds)}; layers are "
-            f"counted from 1 to {num_layers}, e.g. attention_{num_layers}."
-        )
-    learnt = [name for name in names if weight_of(name, weights)]
-    if not learnt:
-        raise RecipeError(
-            f"{settings.block}.weights leaves nothing to learn. Leave out {settings.block}: instead."
-        )
-    if settings.relation_heads is not None and not any(name.startswith("attention") for name in learnt):
-        raise RecipeError(f"{settings.block}.relation_heads has no effect: no attention term has a weight.")
+        return match_models(student, teacher, objectives, channels=channels)
+    except RecipeError as error:
+        raise RecipeError(f"{settings.block}.{error}") from None

@@ -17,10 +17,8 @@ from understudy.data.encode import TEACHER_STATES
 from understudy.errors import RecipeError
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import check_max_length, load_config
-from understudy.models.projections import Projections
 from understudy.models.student import STUDENT, base_config
 from understudy.models.teacher import load_teacher
-from understudy.objectives.patient import mix_weights
 from understudy.recipe.distillation import (
     IntermediateSettings,
     PatientSettings,
@@ -36,7 +34,9 @@ from understudy.stages.teacher_cache import add_teacher_answers
 from understudy.stages.training import Prepared, choose_on_dev, start_student, whole_batch
 from understudy.stages.trials import Lesson, train_trials
 from understudy.training.arguments import build_arguments
-from understudy.training.prediction import PatientStudent, patient_terms, prediction_terms
+from understudy.training.model import match_models
+from understudy.training.objectives import PatientObjectives, PredictionObjectives
+from understudy.training.prediction import KindLosses
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def preflight(run: Run) -> None:
     if recipe.intermediate is not None:
         match(student, teacher, recipe.intermediate, channels)
     if recipe.patient is not None:
-        _patient_wrap(run, recipe.patient)(student, channels)
+        _match_patient(run, recipe.patient, student, channels)
 
 
 def _describe_student(recipe: Recipe, student: PreTrainedModel) -> str:
@@ -118,11 +118,11 @@ def _tinybert(run: Run) -> str:
             torch.distributed.barrier()  # the first process has saved it
         start = run.output_dir / INTERMEDIATE / STUDENT
     padded = recipe.normalization == "padded"
-    kind = run.prepared.task.kind
+    kind = KindLosses(run.prepared.task.kind)
     lesson = Lesson(
         settings,
         lambda: with_answers(run, settings),
-        lambda chosen: (prediction_terms(kind, temperature=chosen.temperature, padded=padded), {}),
+        lambda chosen: PredictionObjectives(kind, chosen.temperature, padded),
     )
     train_trials(recipe, lesson, run.prepared, run.output_dir / PREDICTION, start=start)
     return PREDICTION
@@ -132,7 +132,7 @@ def _soft_labels(run: Run, *, layers: tuple[int, ...] = ()) -> str:
     """Labels and soft labels. States of `layers` are asked of the teacher too, for a stage that follows."""
     settings = run.recipe.soft_labels
     assert settings is not None
-    kind = run.prepared.task.kind
+    kind = KindLosses(run.prepared.task.kind)
 
     def train() -> Dataset:
         rows = with_answers(run, settings, layers)
@@ -141,9 +141,8 @@ def _soft_labels(run: Run, *, layers: tuple[int, ...] = ()) -> str:
     lesson = Lesson(
         settings,
         train,
-        lambda chosen: (
-            patient_terms(kind, temperature=chosen.temperature, squared=chosen.squared),
-            mix_weights(chosen.alpha),
+        lambda chosen: PatientObjectives(
+            kind, alpha=chosen.alpha, temperature=chosen.temperature, squared=chosen.squared
         ),
     )
     train_trials(run.recipe, lesson, run.prepared, run.output_dir / SOFT_LABELS, start=None)
@@ -154,7 +153,7 @@ def _patient(run: Run) -> str:
     """The paper's order: α and T as plain soft labels do best, then β at those."""
     settings = main_block(run.recipe)
     assert isinstance(settings, PatientSettings)
-    student_layers, teacher_layers = _patient_layers(run, settings)
+    teacher_layers = _patient_layers(run, settings)
     soft = run.recipe.soft_labels or SoftLabelSettings()
     if soft.search:
         _soft_labels(run, layers=teacher_layers)
@@ -162,22 +161,12 @@ def _patient(run: Run) -> str:
             torch.distributed.barrier()  # the first process has chosen
         result = json.loads((run.output_dir / SOFT_LABELS / RESULT).read_text("utf-8"))
         soft = soft.choose(result["values"])
-    kind = run.prepared.task.kind
+    kind = KindLosses(run.prepared.task.kind)
     lesson = Lesson(
         settings,
         lambda: with_answers(run, settings, teacher_layers),
-        lambda chosen: (
-            patient_terms(
-                kind,
-                temperature=soft.temperature,
-                squared=soft.squared,
-                student_layers=student_layers,
-                normalized=chosen.normalized,
-            ),
-            mix_weights(soft.alpha, chosen.beta, len(student_layers)),
-        ),
-        wrap=_patient_wrap(run, settings),
-        state_size=load_config(run.teacher).hidden_size,
+        lambda chosen: patient_objectives(kind, soft, chosen),
+        teacher_config=load_config(run.teacher),
     )
     train_trials(run.recipe, lesson, run.prepared, run.output_dir / PATIENT, start=None)
     return PATIENT
@@ -227,30 +216,39 @@ def rows_that_are_read(run: Run, settings: TrialSettings) -> Dataset:
     return train.select(np.sort(drawn))
 
 
-def _patient_layers(run: Run, settings: PatientSettings) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Student layers and their teacher layers."""
+def _patient_layers(run: Run, settings: PatientSettings) -> tuple[int, ...]:
+    """The teacher layer of each student layer."""
     num_student = base_config(run.recipe.student, run.teacher).num_hidden_layers
-    taught = layer_map(settings.layer_map, num_student, load_config(run.teacher).num_hidden_layers)
-    return tuple(range(1, len(taught) + 1)), taught
+    return layer_map(settings.layer_map, num_student, load_config(run.teacher).num_hidden_layers)
 
 
-def _patient_wrap(
-    run: Run, settings: PatientSettings
-) -> Callable[[PreTrainedModel, torch.Tensor | None], torch.nn.Module]:
-    """A student of its teacher's width as it is, any other with its projections."""
-    student_layers, _ = _patient_layers(run, settings)
-    teacher_size = load_config(run.teacher).hidden_size
+def patient_objectives(
+    kind: KindLosses, soft: SoftLabelSettings, settings: PatientSettings
+) -> PatientObjectives:
+    """Patient KD's objectives as two blocks of the recipe say."""
+    return PatientObjectives(
+        kind,
+        settings.layer_map,
+        alpha=soft.alpha,
+        beta=settings.beta,
+        temperature=soft.temperature,
+        squared=soft.squared,
+        normalized=settings.normalized,
+        projection=settings.projection,
+    )
 
-    def wrap(student: PreTrainedModel, channels: torch.Tensor | None) -> torch.nn.Module:
-        student_size = student.config.hidden_size
-        try:
-            projections = Projections(
-                settings.projection, student_size, teacher_size, len(student_layers), channels=channels
-            )
-        except RecipeError as error:
-            raise RecipeError(f"patient.{error}") from None
-        return (
-            student if settings.projection == "none" else PatientStudent(student, projections, student_layers)
+
+def _match_patient(
+    run: Run, settings: PatientSettings, student: PreTrainedModel, channels: torch.Tensor | None
+) -> None:
+    kind, soft = KindLosses(run.prepared.task.kind), SoftLabelSettings()
+    try:
+        match_models(
+            student,
+            None,
+            patient_objectives(kind, soft, settings),
+            teacher_config=load_config(run.teacher),
+            channels=channels,
         )
-
-    return wrap
+    except RecipeError as error:
+        raise RecipeError(f"patient.{error}") from None

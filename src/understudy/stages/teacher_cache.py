@@ -36,6 +36,7 @@ from understudy.data.tasks import KindName
 from understudy.errors import OutputError
 from understudy.files import hash_file, write_atomically
 from understudy.progress import progress
+from understudy.training.trainer import autocast_dtype
 
 logger = logging.getLogger(__name__)
 
@@ -113,13 +114,6 @@ def add_teacher_answers(
 def _open(files: Sequence[Path]) -> Dataset:
     """The rows of several Arrow files, read from disk as they are asked for."""
     return concatenate_datasets([Dataset.from_file(str(file)) for file in files])
-
-
-def autocast_dtype(arguments: TrainingArguments) -> torch.dtype:
-    """The precision of forward passes under these arguments."""
-    if arguments.bf16:
-        return torch.bfloat16
-    return torch.float16 if arguments.fp16 else torch.float32
 
 
 def _shards(folder: Path, num_rows: int, layers: Sequence[int]) -> list[Shard]:

@@ -7,17 +7,16 @@ import logging
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel, TrainingArguments, set_seed
 
 from understudy.data.encode import Collator
-from understudy.data.tasks import KindName
 from understudy.errors import TrainingError
 from understudy.evaluation.score import score_model
 from understudy.models.pretrained import load_model
@@ -38,8 +37,10 @@ from understudy.stages.training import (
     write_losses,
 )
 from understudy.training.arguments import build_arguments
-from understudy.training.intermediate import encoder_inputs
-from understudy.training.trainer import DistillationTrainer, Terms
+from understudy.training.model import match_models
+from understudy.training.objectives import Objectives
+from understudy.training.precision import precision_of
+from understudy.training.trainer import DistillationTrainer
 
 logger = logging.getLogger(__name__)
 
@@ -53,17 +54,14 @@ class Lesson:
     Attributes:
         settings: its block of the recipe.
         train: gives the encoded rows with the teacher's answers; a finished stage needs none.
-        objective: a trial's settings to its terms and their weights.
-        wrap: the student, and the teacher's channels it was cut from, to what is trained, where that is
-            more than the student.
-        state_size: the width of the teacher's states, where rows carry them.
+        objectives: what a trial with these settings learns.
+        teacher_config: of the teacher whose states the rows carry, if they do.
     """
 
     settings: TrialSettings
     train: Callable[[], Dataset]
-    objective: Callable[[Any], tuple[Terms, Mapping[str, float]]]
-    wrap: Callable[[PreTrainedModel, Tensor | None], nn.Module] = lambda student, _: student
-    state_size: int = 0
+    objectives: Callable[[Any], Objectives]
+    teacher_config: Any = None
 
 
 def train_trials(
@@ -141,22 +139,20 @@ def _run_trial(
     )
     set_seed(arguments.seed)
     student, channels = _load_start(recipe, prepared, start, arguments)
-    leave_out = ["token_type_ids"] if "token_type_ids" not in encoder_inputs(student) else []
-    terms, weights = lesson.objective(chosen)
+    model, teacher_layers = match_models(
+        student, None, lesson.objectives(chosen), teacher_config=lesson.teacher_config, channels=channels
+    )
+    state_size = lesson.teacher_config.hidden_size if lesson.teacher_config is not None else 0
     trainer = DistillationTrainer(
-        lesson.wrap(student, channels),
-        arguments,
-        data_collator=Collator(
-            prepared.tokenizer, keep_row=True, leave_out=leave_out, state_size=lesson.state_size
-        ),
+        model,
+        args=arguments,
+        data_collator=Collator(prepared.tokenizer, keep_row=True, state_size=state_size),
         train_dataset=train,
         eval_dataset=prepared.first_dev.encoded,
         processing_class=prepared.tokenizer,
         compute_metrics=prepared.first_dev.metrics,
-        terms=terms,
-        weights=weights,
+        teacher_layers=teacher_layers,
     )
-    trainer.label_names = label_names(task.kind)  # Trainer cannot see them through a wrapped student
     outcome = train_to_the_end(trainer)
     if not arguments.should_save:
         return 0.0
@@ -171,16 +167,12 @@ def _run_trial(
         "steps": outcome.global_step,
         # Since the last start, where the run was interrupted.
         "seconds": {"training": round(outcome.metrics["train_runtime"], 3)},
+        "precision": asdict(precision_of(arguments, chosen.training)),
         "seed": arguments.seed,
     }
     write_result(folder, content)
     remove_checkpoints(folder / TRAINING_FOLDER)
     return score
-
-
-def label_names(kind: KindName) -> list[str]:
-    """The columns of a batch that hold what is right."""
-    return ["start_positions", "end_positions"] if kind == "question-answering" else ["labels"]
 
 
 def _load_start(

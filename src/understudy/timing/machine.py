@@ -6,13 +6,15 @@ import os
 import platform
 from pathlib import Path
 
+from understudy.hardware import cpu_flags, cpu_info
+
 # What a CPU must have for int8 products to be fast, as /proc/cpuinfo calls it.
 _FLAGS = ("amx_int8", "avx512_vnni", "avx_vnni", "avx512f", "avx2", "asimddp")
 
 
 def describe_machine() -> dict[str, object]:
     """The processor, how many cores this process may use, and what they can."""
-    name = _cpuinfo().get("model name", platform.processor() or platform.machine())
+    name = cpu_info().get("model name", platform.processor() or platform.machine())
     flags = cpu_flags()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
@@ -21,20 +23,6 @@ def describe_machine() -> dict[str, object]:
         "flags": [flag for flag in _FLAGS if flag in flags],
         "system": f"{platform.system()} {platform.machine()}",
     }
-
-
-def cpu_flags() -> set[str]:
-    """What the processor can, as /proc/cpuinfo calls it; empty where there is none."""
-    values = _cpuinfo()
-    return set(values.get("flags", values.get("Features", "")).split())
-
-
-def _cpuinfo() -> dict[str, str]:
-    """Of the first core."""
-    file = Path("/proc/cpuinfo")
-    text = file.read_text().split("\n\n")[0] if file.exists() else ""
-    pairs = (line.split(":", 1) for line in text.splitlines() if ":" in line)
-    return {key.strip(): value.strip() for key, value in pairs}
 
 
 def peak_memory() -> int:

@@ -19,6 +19,7 @@ from transformers.integrations.integration_utils import (
 )
 
 from understudy.errors import RecipeError
+from understudy.training.precision import hardware_precision
 
 # What we set where a recipe is silent, each because TrainingArguments' own default would surprise.
 DEFAULTS: Mapping[str, Any] = {
@@ -117,6 +118,8 @@ def build_arguments(block: Mapping[str, Any], output_dir: Path) -> TrainingArgum
     values: dict[str, Any] = {**DEFAULTS, **check_training(block)}
     # Without it TrainingArguments takes bf16 for a mistake where there is no accelerator.
     values["use_cpu"] = on_cpu
+    if "bf16" not in block and "fp16" not in block:
+        values["bf16"] = hardware_precision(use_cpu=on_cpu).name == "bf16"
     # Pinned memory serves copies to a device; without one it only warns.
     values.setdefault("dataloader_pin_memory", not on_cpu)
     _check_values(values)

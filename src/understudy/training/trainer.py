@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from datasets import Dataset
 from torch import Tensor, nn
 from torch.utils.data import Sampler, SequentialSampler
 from transformers import (
+    PreTrainedModel,
     PrinterCallback,
     ProgressCallback,
     Trainer,
@@ -20,20 +22,31 @@ from transformers import (
     TrainerState,
     TrainingArguments,
 )
+from transformers.utils.generic import find_labels
 
+from understudy.capture.representations import Representations
+from understudy.data.encode import Collator
 from understudy.errors import TrainingError
-from understudy.objectives.compose import weight_of, weighted_sum
+from understudy.models.projections import save_projections
+from understudy.models.teacher import freeze
+from understudy.objectives.compose import weight_of
+from understudy.progress import progress
 from understudy.training.checkpoint import seal_checkpoint
+from understudy.training.model import (
+    DistillationModel,
+    autocast,
+    match_models,
+    model_inputs,
+    read_batch,
+    read_model,
+)
+from understudy.training.objectives import Objective, Objectives, as_objectives
 from understudy.training.order import LengthGroupedSampler
 from understudy.training.progress import FiguresInLines, FiguresOnTheBar
 
 # B batch
 
 EVALUATED = "eval_loss_"  # before a term's name, where it is logged
-
-Terms = Callable[[nn.Module, Mapping[str, Tensor]], dict[str, Tensor]]
-"""A student and a batch to its losses by name, loss_B each."""
-
 
 class OrderedTrainer(Trainer):
     """Training rows in an order made of (seed, epoch) alone, evaluation rows in the given order.
@@ -57,8 +70,10 @@ class OrderedTrainer(Trainer):
         # The batch that every process sees together, so that they finish a step together.
         batch_size = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
-        assert isinstance(dataset, Dataset)  # what `encode` makes; Trainer's own type is wider
-        return LengthGroupedSampler(dataset["length"][:], batch_size, seed)
+        assert isinstance(dataset, Dataset)  # Trainer's own type is wider
+        if "length" in dataset.column_names:
+            return LengthGroupedSampler(dataset["length"][:], batch_size, seed)
+        return LengthGroupedSampler([len(ids) for ids in dataset["input_ids"]], batch_size, seed)
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Sampler[int] | None:
         return SequentialSampler(eval_dataset)
@@ -81,22 +96,100 @@ class LogTheEnd(TrainerCallback):
 
 
 class DistillationTrainer(OrderedTrainer):
-    """Trains on a weighted sum of named losses, one per example each (TinyBERT Eq. 6).
+    """Trains a student on a teacher's representations, as transformers' Trainer trains a model.
 
-    Every term is logged by its name, as the mean since the last log. A loss that is not a number stops
-    the run and names its rows. The teacher is none of this trainer's business: `terms` knows it.
-    Batches must have `row`, the rows' numbers.
+    Every term of the objectives is logged by its name. A loss that becomes NaN stops the run and names its
+    rows. The teacher is frozen, stands outside the wrapped module, and is never saved.
+
+    Args:
+        model: the student: a transformers model.
+        teacher: a transformers model with the same tokenizer; None where the rows carry its predictions in
+            `teacher_…` columns.
+        objectives: `TinyBertObjectives` and the like, or a function of both sides' representations that
+            returns one loss for each example.
+        args: any TrainingArguments.
+        train_dataset: tokenised rows (`input_ids`, and `labels` where the objectives or the metrics need
+            them); `row` is named in messages, `length` groups by length.
+        eval_dataset: scored by `compute_metrics`; without it, the losses on some of its rows are reported.
+        channels: the teacher's channels that the student's were cut from, if it was.
+        projections: learnt before, to continue from.
+        options: everything else that Trainer takes.
+
+    Example:
+        >>> trainer = DistillationTrainer(                                        # doctest: +SKIP
+        ...     model=student, teacher=teacher, objectives=TinyBertObjectives(layer_map="uniform"),
+        ...     args=TrainingArguments("out"), train_dataset=rows, processing_class=tokenizer,
+        ... )
+        >>> trainer.train()                                                       # doctest: +SKIP
     """
 
-    loss_is_scaled_for_ga = False  # a mean over the batch: Trainer divides by accumulation steps
+    loss_is_scaled_for_ga = True  # compute_loss divides by the rows of the whole step
 
-    def __init__(self, *arguments: Any, terms: Terms, weights: Mapping[str, float], **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.terms = terms
-        self.weights = weights
+    def __init__(
+        self,
+        model: PreTrainedModel | DistillationModel,
+        teacher: PreTrainedModel | None = None,
+        objectives: Objectives | Objective | None = None,
+        args: TrainingArguments | None = None,
+        data_collator: Callable[..., dict[str, Tensor]] | None = None,
+        train_dataset: Any = None,
+        eval_dataset: Any = None,
+        processing_class: Any = None,
+        *,
+        teacher_layers: Sequence[int] = (),
+        channels: Tensor | None = None,
+        projections: Mapping[str, Tensor] | None = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(model, DistillationModel):
+            matched, self.teacher_layers = model, tuple(teacher_layers)
+        elif objectives is None:
+            raise ValueError("objectives must be given, e.g. TinyBertObjectives()")
+        else:
+            matched, self.teacher_layers = match_models(
+                model, teacher, as_objectives(objectives), channels=channels
+            )
+        if projections and matched.projections is not None:
+            matched.projections.continue_from(projections)
+        self.objectives = matched.objectives
+        args = args or TrainingArguments("trainer_output")
+        args.remove_unused_columns = False  # the collator chooses
+        if data_collator is None and processing_class is not None:
+            data_collator = Collator(processing_class, keep_row=True)
+        super().__init__(
+            matched,
+            args,
+            data_collator=data_collator,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            **options,
+        )
+        self.teacher = teacher
+        if teacher is not None:
+            freeze(teacher)
+            teacher.to(args.device)  # type: ignore[arg-type]  # transformers' decorator loses the type
+        # Trainer cannot see the student's labels through what is trained.
+        self.label_names = args.label_names or find_labels(type(matched.student))
         self.add_callback(LogTheEnd())
         self._sums: dict[str, Tensor] = {}
-        self._num_batches = 0
+        self._num_steps = 0
+
+    @property
+    def student(self) -> PreTrainedModel:
+        """The student itself, without projections."""
+        model = self.accelerator.unwrap_model(self.model)
+        assert isinstance(model, DistillationModel)
+        return model.student
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
+    ) -> tuple[list[Any], Any]:
+        """Read the micro-batches of a step, and count their rows on all processes."""
+        batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
+        self._num_steps += 1
+        num_rows = torch.tensor(sum(len(batch["input_ids"]) for batch in batches), device=device)
+        return batches, int(self.accelerator.reduce(num_rows, reduction="sum"))
 
     def compute_loss(
         self,
@@ -105,57 +198,110 @@ class DistillationTrainer(OrderedTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """The mean of the batch's losses; in evaluation the model's own, against the labels."""
-        rows = inputs.pop("row")
-        if return_outputs:  # only evaluation asks for them
+        """The loss of a micro-batch; all of a step add up to the mean over its rows."""
+        if return_outputs:  # only evaluation asks for them, of the student itself
             return super().compute_loss(model, inputs, True, num_items_in_batch)
-        terms = self.terms(model, inputs)
-        loss_B = weighted_sum(terms, self.weights)
+        rows = inputs.pop("row", None)
+        terms = model(inputs, self.read_teacher(inputs))
+        loss_B = self.objectives.total(terms)
         if not torch.isfinite(loss_B).all():
             raise TrainingError(_describe_bad(terms, loss_B, rows, self.state.global_step))
-        self._num_batches += 1
+        # DDP takes the mean over processes, which may have unequal numbers of rows.
+        num_rows = len(loss_B) if num_items_in_batch is None else num_items_in_batch / self.args.world_size
         for name, term_B in terms.items():
-            mean = term_B.detach().mean()
-            self._sums[name] = self._sums[name] + mean if name in self._sums else mean
-        return loss_B.mean()
+            part = term_B.detach().sum() / num_rows
+            self._sums[name] = self._sums[name] + part if name in self._sums else part
+        return loss_B.sum() / num_rows
 
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Trainer's figures, and each term's mean since the last log."""
-        if "loss" in logs and self._sums:
-            means = torch.stack(list(self._sums.values())) / self._num_batches
-            means = self.accelerator.reduce(means, reduction="mean")
-            logs |= {f"loss_{name}": mean for name, mean in zip(self._sums, means.tolist(), strict=True)}
-            self._sums, self._num_batches = {}, 0
-        super().log(logs, start_time)
+    def read_teacher(self, batch: Mapping[str, Tensor]) -> Representations:
+        """What the teacher shows on a batch, or what it said of these rows before."""
+        if self.teacher is None:
+            return read_batch(batch, len(self.teacher_layers))
+        with torch.no_grad(), autocast(self.args.device, autocast_dtype(self.args)):
+            return read_model(self.teacher, batch, self.teacher_layers, self.objectives)
 
+    def prediction_step(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        prediction_loss_only: bool,
+        ignore_keys: list[str] | None = None,
+    ) -> Any:
+        """Predict with the student itself."""
+        names = {*model_inputs(self.student, inputs, flat=False), *self.label_names}
+        wanted = {name: value for name, value in inputs.items() if name in names}
+        return super().prediction_step(self.student, wanted, prediction_loss_only, ignore_keys)
 
-class LayerTrainer(DistillationTrainer):
-    """One whose evaluation is the losses themselves, on rows that no step learns from."""
-
-    def __init__(
-        self, *arguments: Any, held_out: Callable[[nn.Module], dict[str, float]], **options: Any
-    ) -> None:
-        super().__init__(*arguments, **options)
-        self.held_out = held_out
-
-    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Each term's mean over the held-out rows; every process computes all of them."""
+    def evaluate(self, eval_dataset: Any = None, *arguments: Any, **options: Any) -> dict[str, float]:
+        """Score the student with `compute_metrics`; without it, report the losses on some rows."""
+        if self.compute_metrics is not None:
+            return super().evaluate(eval_dataset, *arguments, **options)
         assert self.model is not None
-        terms = self.held_out(self.model)
+        terms = self.mean_losses(self.model, self.eval_dataset if eval_dataset is None else eval_dataset)
         losses = {f"{EVALUATED}{name}": value for name, value in terms.items()}
-        losses["eval_loss"] = sum(weight_of(name, self.weights) * value for name, value in terms.items())
+        weights = self.objectives.weights
+        losses["eval_loss"] = sum(weight_of(name, weights) * value for name, value in terms.items())
         self.log(losses)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, losses)
         return losses
 
+    def mean_losses(self, model: nn.Module, rows: Any) -> dict[str, float]:
+        """Mean of each term over up to 1,000 rows, evenly spread; every process computes all of them."""
+        chosen = range(0, len(rows), math.ceil(len(rows) / _EVALUATED_ROWS) or 1)
+        device = self.args.device
+        model.to(device).eval()
+        sums: dict[str, float] = {}
+        with torch.no_grad(), progress("Held-out losses", len(chosen), "rows") as advance:
+            for start in range(0, len(chosen), _EVALUATED_BATCH):
+                places = chosen[start : start + _EVALUATED_BATCH]
+                batch = self.data_collator([rows[place] for place in places])
+                batch = {name: value.to(device) for name, value in batch.items() if name != "row"}
+                for name, loss_B in model(batch, self.read_teacher(batch)).items():
+                    sums[name] = sums.get(name, 0.0) + loss_B.double().sum().item()
+                advance(len(places))
+        return {name: total / len(chosen) for name, total in sums.items()}
 
-def _describe_bad(terms: Mapping[str, Tensor], loss_B: Tensor, rows: Tensor, step: int) -> str:
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """Save the student as an ordinary model, with its projections beside it."""
+        if _internal_call:  # a checkpoint, to continue from
+            super().save_model(output_dir, _internal_call)
+        elif self.args.should_save:
+            folder = Path(str(output_dir or self.args.output_dir))
+            self.student.save_pretrained(folder)
+            if self.processing_class is not None:
+                self.processing_class.save_pretrained(folder)
+            model = self.accelerator.unwrap_model(self.model)
+            save_projections(model.projections, folder)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Trainer's figures, and each term's mean over the steps since the last log."""
+        if "loss" in logs and self._sums:
+            means = torch.stack(list(self._sums.values())) / self._num_steps
+            means = self.accelerator.reduce(means, reduction="mean")
+            logs |= {f"loss_{name}": mean for name, mean in zip(self._sums, means.tolist(), strict=True)}
+            self._sums, self._num_steps = {}, 0
+        super().log(logs, start_time)
+
+
+_EVALUATED_ROWS, _EVALUATED_BATCH = 1_000, 32
+
+
+def autocast_dtype(arguments: TrainingArguments) -> torch.dtype:
+    """The precision of forward passes under these arguments."""
+    if arguments.bf16:
+        return torch.bfloat16
+    return torch.float16 if arguments.fp16 else torch.float32
+
+
+def _describe_bad(terms: Mapping[str, Tensor], loss_B: Tensor, rows: Tensor | None, step: int) -> str:
     bad_B = ~torch.isfinite(loss_B)
     names = [name for name, term_B in terms.items() if not torch.isfinite(term_B).all()]
-    shown = ", ".join(str(row) for row in rows[bad_B].tolist()[:10])
+    numbers = rows[bad_B].tolist() if rows is not None else torch.nonzero(bad_B).flatten().tolist()
+    where = "numbers in the training set, from 0" if rows is not None else "places in the batch, from 0"
+    shown = ", ".join(str(number) for number in numbers[:10])
     return (
-        f"after {step} steps the loss is not a number on {int(bad_B.sum())} of {len(rows)} rows (numbers in "
-        f"the training set, from 0: {shown}); terms: {', '.join(names)}. If all rows of the batch are "
-        "named, the learning rate is likely too high: lower it in the stage's training block. If a few "
-        "are, look at them. The last checkpoint is from before."
+        f"the loss became NaN or infinite after {step} steps, on {int(bad_B.sum())} of {len(loss_B)} rows "
+        f"({where}: {shown}); terms: {', '.join(names)}. If it is all rows of the batch, the learning rate is "
+        "likely too high: lower it in the stage's training block. If it is a few, look at them. The last "
+        "checkpoint is from before."
     )

@@ -61,8 +61,8 @@ def test_learnt_matrices_go_on_where_they_fit(tmp_path: Path) -> None:
     save_file(learnt.state_dict(), folder / PROJECTIONS)
     drawn = Projections("shared", 2, 3, 2)
     assert not torch.equal(drawn.linears[0].weight, learnt.linears[0].weight)
-    assert drawn.go_on_from(saved_projections(str(folder)))
+    assert drawn.continue_from(saved_projections(str(folder)))
     assert torch.equal(drawn.linears[0].weight, learnt.linears[0].weight)
     for other in (Projections("shared", 2, 4, 2), Projections("per-layer", 2, 3, 2)):
-        assert not other.go_on_from(saved_projections(str(folder)))
-    assert not drawn.go_on_from({})
+        assert not other.continue_from(saved_projections(str(folder)))
+    assert not drawn.continue_from({})

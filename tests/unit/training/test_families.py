@@ -11,10 +11,9 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from understudy.models.student import StudentSettings, student_config
 from understudy.models.teacher import cast_linears, freeze
-from understudy.objectives.compose import weighted_sum
 from understudy.recipe.distillation import IntermediateSettings
 from understudy.stages.intermediate import match
-from understudy.training.intermediate import intermediate_terms
+from understudy.training.model import read_model
 
 SIZES: dict[str, Any] = {
     "vocab_size": 50,
@@ -73,10 +72,11 @@ def test_a_student_learns_from_every_family(family: str) -> None:
     student = AutoModelForSequenceClassification.from_config(student_config(settings, config)).eval()
     model, layers = match(student, teacher, IntermediateSettings())
     assert layers == (2, 4)
-    terms = intermediate_terms(teacher, layers, weights={})
 
     def loss(width: int) -> Tensor:
-        return weighted_sum(terms(model, batch(width)), {})
+        with torch.no_grad():
+            shown = read_model(teacher, batch(width), layers, model.objectives)
+        return model.objectives.total(model(batch(width), shown))
 
     assert torch.allclose(loss(7), loss(12), rtol=1e-5)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)

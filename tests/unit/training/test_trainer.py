@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from datasets import Dataset
-from torch import Tensor, nn
-from transformers import BertConfig, BertForSequenceClassification
+from torch import Tensor
+from transformers import BertConfig, BertForSequenceClassification, Trainer
 
-from understudy.data.encode import Collator, encode
+from understudy.data.encode import encode
 from understudy.errors import RecipeError, TrainingError
-from understudy.models.teacher import freeze
 from understudy.recipe.distillation import IntermediateSettings
 from understudy.stages.intermediate import match
 from understudy.training.arguments import build_arguments
-from understudy.training.intermediate import ProjectedStudent, intermediate_terms
+from understudy.training.model import DistillationModel
+from understudy.training.objectives import TinyBertObjectives
 from understudy.training.trainer import DistillationTrainer
 
 
@@ -48,8 +49,6 @@ def build(
     rows: Dataset, tokenizer: Any, folder: Path, settings: IntermediateSettings, **block: Any
 ) -> tuple[DistillationTrainer, Any]:
     student, teacher = model(2, 16, 2, len(tokenizer)), model(4, 24, 2, len(tokenizer))
-    freeze(teacher)
-    projected, layers = match(student, teacher, settings)
     arguments = build_arguments(
         {
             "use_cpu": True,
@@ -66,12 +65,12 @@ def build(
         folder,
     )
     trainer = DistillationTrainer(
-        projected,
+        student,
+        teacher,
+        TinyBertObjectives(projection=settings.projection, weights=settings.weights),
         arguments,
-        data_collator=Collator(tokenizer, keep_row=True),
         train_dataset=rows,
-        terms=intermediate_terms(teacher, layers, weights=settings.weights),
-        weights=settings.weights,
+        processing_class=tokenizer,
     )
     return trainer, teacher
 
@@ -115,25 +114,30 @@ def test_projections_are_in_the_optimiser_and_in_the_checkpoint(
     assert not any("projection" in name for name in trainer.model.student.state_dict())
 
 
-def test_a_loss_that_is_no_number_stops_and_names_its_rows(
-    rows: Dataset, tokenizer: Any, tmp_path: Path
+def test_a_loss_that_becomes_nan_stops_and_names_its_rows(
+    rows: Dataset, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer, _ = build(rows, tokenizer, tmp_path, IntermediateSettings())
-    original = trainer.terms
+    original = TinyBertObjectives.compare
 
-    def spoilt(student: nn.Module, batch: Any) -> dict[str, Tensor]:
-        terms = original(student, batch)
+    def spoilt(self: TinyBertObjectives, student: Any, teacher: Any, batch: Any) -> dict[str, Tensor]:
+        terms = original(self, student, teacher, batch)
         longest = batch["attention_mask"].sum(dim=1) >= 8  # row 13 alone
         return terms | {"hidden_2": torch.where(longest, torch.nan, terms["hidden_2"])}
 
-    trainer.terms = spoilt
-    with pytest.raises(TrainingError, match=r"not a number on 1 of 3 rows \(.*: 13\); terms: hidden_2\."):
+    monkeypatch.setattr(TinyBertObjectives, "compare", spoilt)
+    with pytest.raises(TrainingError, match=r"on 1 of 3 rows \(.*: 13\); terms: hidden_2\."):
         trainer.train()
 
 
-def test_accumulated_batches_are_one_batch(rows: Dataset, tokenizer: Any, tmp_path: Path) -> None:
-    weights = []
-    for size, accumulation in ((6, 1), (3, 2)):
+@pytest.mark.parametrize(("count", "size"), [(6, 3), (5, 3), (6, 4), (5, 2)])
+def test_accumulated_batches_are_one_batch(
+    count: int, size: int, rows: Dataset, tokenizer: Any, tmp_path: Path
+) -> None:
+    """Also of unequal sizes: 3 + 2 rows weigh as 5."""
+    weights, losses = [], []
+    rows = rows.select(range(count))
+    for size, accumulation in ((count, 1), (size, -(-count // size))):
         trainer, _ = build(
             rows,
             tokenizer,
@@ -147,8 +151,11 @@ def test_accumulated_batches_are_one_batch(rows: Dataset, tokenizer: Any, tmp_pa
         )
         trainer.train()
         weights.append(trainer.model.state_dict())
+        losses.append([log for log in trainer.state.log_history if "loss" in log][-1])
     for name, value in weights[0].items():
-        assert torch.allclose(value, weights[1][name], atol=1e-5), name
+        assert torch.allclose(value, weights[1][name], atol=1e-6), name
+    for name in ("loss", "loss_attention_1", "loss_hidden_2"):
+        assert losses[0][name] == pytest.approx(losses[1][name], rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +163,7 @@ def test_accumulated_batches_are_one_batch(rows: Dataset, tokenizer: Any, tmp_pa
     [
         ({"weights": {"atention": 1.0}}, r"intermediate\.weights\.atention is no term"),
         ({"weights": {"hidden_3": 1.0}}, r"intermediate\.weights\.hidden_3 is no term.*1 to 2"),
-        ({"weights": {"embeddings": 0, "attention": 0, "hidden": 0}}, "leaves nothing to learn"),
+        ({"weights": {"embeddings": 0, "attention": 0, "hidden": 0}}, r"intermediate\.weights leaves nothing"),
         (
             {"weights": {"embeddings": 0, "attention": 0, "hidden_1": 0, "hidden_2": 0}},
             "leaves nothing to learn",
@@ -176,10 +183,10 @@ def test_what_cannot_be_compared_is_refused_before_the_first_step(
 
 def test_unequal_heads_need_relation_heads() -> None:
     student, teacher = model(2, 16, 4, 50), model(4, 24, 2, 50)
-    with pytest.raises(RecipeError, match=r"4 and 2 heads.*a divisor of 8.*intermediate\.relation_heads"):
+    with pytest.raises(RecipeError, match=r"intermediate\.relation_heads: .*4 and 2 heads.*a divisor of 8"):
         match(student, teacher, IntermediateSettings())
     projected, layers = match(student, teacher, IntermediateSettings(relation_heads=8))
-    assert isinstance(projected, ProjectedStudent)
+    assert isinstance(projected, DistillationModel)
     assert layers == (2, 4)
     match(student, teacher, IntermediateSettings(weights={"attention": 0}))
     one = {"embeddings": 0, "attention": 0, "hidden": 0, "hidden_2": 1}
@@ -190,3 +197,12 @@ def test_a_run_shorter_than_a_log_is_logged(rows: Dataset, tokenizer: Any, tmp_p
     trainer, _ = build(rows, tokenizer, tmp_path, IntermediateSettings(), max_steps=3)
     trainer.train()
     assert [log["step"] for log in trainer.state.log_history if "loss_hidden_1" in log] == [3]
+
+
+def test_the_engine_is_new_enough_for_how_losses_are_scaled() -> None:
+    """Older ones divide by the accumulated batches once more: `loss_is_scaled_for_ga` is of 5.19."""
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = [one for extra in project["optional-dependencies"].values() for one in extra]
+    (found,) = {one for one in [*project["dependencies"], *extras] if one.startswith("transformers")}
+    assert found.removeprefix("transformers>=") == "5.19"
+    assert hasattr(Trainer, "loss_is_scaled_for_ga")

@@ -1,0 +1,19 @@
+"""What this machine's processor can do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def cpu_flags() -> set[str]:
+    """Instruction sets of the processor as /proc/cpuinfo names them; empty where there is no such file."""
+    values = cpu_info()
+    return set(values.get("flags", values.get("Features", "")).split())
+
+
+def cpu_info() -> dict[str, str]:
+    """The lines of /proc/cpuinfo about the first core."""
+    file = Path("/proc/cpuinfo")
+    text = file.read_text().split("\n\n")[0] if file.exists() else ""
+    pairs = (line.split(":", 1) for line in text.splitlines() if ":" in line)
+    return {key.strip(): value.strip() for key, value in pairs}

@@ -1,0 +1,260 @@
+"""What a student learns: functions of both sides' representations, and what must be captured for them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol, final
+
+import torch
+from torch import Tensor
+
+from understudy.capture.representations import Representations
+from understudy.errors import RecipeError
+from understudy.models.layer_map import MapName
+from understudy.models.projections import ProjectionKind
+from understudy.objectives.compose import layer_losses, weight_of, weighted_sum
+from understudy.objectives.patient import mix_weights, patient_loss
+
+# B batch, L tokens, H hidden size
+
+Batch = Mapping[str, Tensor]
+Losses = Tensor | Mapping[str, Tensor]
+Objective = Callable[[Representations, Representations, Batch], Losses]
+"""Student, teacher and batch to a loss for each example, or to several by name."""
+
+
+class PredictionLosses(Protocol):
+    """The losses on predictions that a task kind defines; see `understudy.kinds`."""
+
+    def prediction_losses(
+        self,
+        student: Representations,
+        teacher: Representations,
+        batch: Batch,
+        *,
+        temperature: float,
+        padded: bool,
+    ) -> dict[str, Tensor]: ...
+
+    def label_loss(self, student: Representations, batch: Batch) -> Tensor: ...
+
+    def soft_label_loss(
+        self,
+        student: Representations,
+        teacher: Representations,
+        batch: Batch,
+        *,
+        temperature: float,
+        squared: bool,
+    ) -> Tensor: ...
+
+
+class Objectives(ABC):
+    """What a student is trained on, and what `DistillationTrainer` must capture of both models for it.
+
+    Attributes:
+        weights: of each term, by its name (`hidden_2`) or its kind (`hidden`); 1 where not given.
+        layer_map: which teacher layers are compared with the student's; None where only logits are.
+        projection: how the student's states are brought to the teacher's width.
+        attention: whether embeddings, queries and keys are captured too.
+        logits: whether the models' heads are run.
+        first_token_only: whether only the first token's states are kept.
+    """
+
+    weights: Mapping[str, float]
+    layer_map: MapName | Sequence[int] | None
+    projection: ProjectionKind
+    attention: bool = False
+    logits: bool = True
+    first_token_only: bool = False
+
+    @abstractmethod
+    def compare(self, student: Representations, teacher: Representations, batch: Batch) -> Losses:
+        """Compare both sides on a batch: one loss for each example, or several by name."""
+
+    def losses(self, student: Representations, teacher: Representations, batch: Batch) -> dict[str, Tensor]:
+        """The losses of a batch by name, one value for each example; terms without a weight are left out."""
+        num_rows, *rest = batch["input_ids"].shape
+        if len(rest) == 2:  # the choices of a question are texts of their own
+            batch = {**batch, "attention_mask": batch["attention_mask"].flatten(0, -2)}
+        found = self.compare(student, teacher, batch)
+        named = dict(found) if isinstance(found, Mapping) else {"loss": found}
+        for name, loss in named.items():
+            if len(rest) == 2 and loss.shape == (num_rows * rest[0],):
+                named[name] = loss.view(num_rows, -1).mean(dim=1)
+            elif loss.shape != (num_rows,):
+                raise ValueError(
+                    f"the loss {name!r} must have one value for each of the {num_rows} examples, got the shape "
+                    f"{tuple(loss.shape)}"
+                )
+        return {name: loss for name, loss in named.items() if weight_of(name, self.weights)}
+
+    def check(self, student: Representations, teacher: Representations) -> None:
+        """Raise where two models cannot be compared; called with what both show of a few tokens."""
+
+    def total(self, terms: Mapping[str, Tensor]) -> Tensor:
+        """The weighted sum of the terms, one value for each example (TinyBERT Eq. 6)."""
+        return weighted_sum(terms, self.weights)
+
+
+@final
+@dataclass(frozen=True)
+class FunctionObjectives(Objectives):
+    """A function of your own.
+
+    Attributes:
+        function: takes the student's and the teacher's `Representations` and the batch, and returns one loss
+            for each example: a tensor, or several by name.
+
+    Example:
+        >>> import torch
+        >>> def cosine_loss(student, teacher, batch):
+        ...     first = student.hidden[-1][:, 0], teacher.hidden[-1][:, 0]
+        ...     return 1 - torch.nn.functional.cosine_similarity(*first)
+        >>> FunctionObjectives(cosine_loss, layer_map="top").projection
+        'shared'
+    """
+
+    function: Objective
+    weights: Mapping[str, float] = field(default_factory=dict)
+    layer_map: MapName | Sequence[int] | None = "uniform"
+    projection: ProjectionKind = "shared"
+    attention: bool = True
+    logits: bool = True
+
+    def compare(self, student: Representations, teacher: Representations, batch: Batch) -> Losses:
+        return self.function(student, teacher, batch)
+
+
+@final
+@dataclass(frozen=True)
+class TinyBertObjectives(Objectives):
+    """TinyBERT's intermediate layers: embeddings, attention scores and hidden states (Eqs. 7 to 9, 11).
+
+    Attributes:
+        layer_map: `uniform`, `top`, `bottom`, or a teacher layer for each student layer.
+        weights: λ by term (`attention_2`) or kind of term (`attention`); 0 leaves a term out.
+        relation_heads: read both models as this many heads; needed where their numbers of heads differ.
+        padded: count padding too, as the published code does.
+
+    Example:
+        >>> TinyBertObjectives(layer_map="top", weights={"attention": 0.02}).projection
+        'shared'
+    """
+
+    layer_map: MapName | Sequence[int] = "uniform"
+    projection: ProjectionKind = "shared"
+    weights: Mapping[str, float] = field(default_factory=dict)
+    relation_heads: int | None = None
+    padded: bool = False
+    attention: ClassVar[bool] = True
+    logits: ClassVar[bool] = False
+
+    def compare(self, student: Representations, teacher: Representations, batch: Batch) -> Losses:
+        return layer_losses(
+            student,
+            teacher,
+            batch["attention_mask"],
+            weights=self.weights,
+            relation_heads=self.relation_heads,
+            padded=self.padded,
+        )
+
+    def check(self, student: Representations, teacher: Representations) -> None:
+        num_layers, kinds = len(student.hidden), ("embeddings", "attention", "hidden")
+        layers = range(1, num_layers + 1)
+        names = ["embeddings", *(f"{kind}_{layer}" for kind in kinds[1:] for layer in layers)]
+        unknown = sorted(set(self.weights) - {*names, *kinds})
+        if unknown:
+            raise RecipeError(
+                f"weights.{unknown[0]} is no term. Kinds are {', '.join(kinds)}; layers are counted from 1 to "
+                f"{num_layers}, e.g. attention_{num_layers}."
+            )
+        learnt = [name for name in names if weight_of(name, self.weights)]
+        if not learnt:
+            raise RecipeError("weights leaves nothing to learn: every term has a weight of 0.")
+        if self.relation_heads is not None and not any(name.startswith("attention") for name in learnt):
+            raise RecipeError("relation_heads has no effect: no attention term has a weight.")
+        embeddings = student.embeddings_BLH
+        assert embeddings is not None
+        mask_BL = torch.ones(embeddings.shape[:2], device=embeddings.device)
+        try:
+            self.losses(student, teacher, {"attention_mask": mask_BL, "input_ids": mask_BL})
+        except (ValueError, RuntimeError) as error:
+            raise RecipeError(
+                f"relation_heads: {error}. Or leave attention out: weights.attention=0."
+            ) from None
+
+
+@final
+@dataclass(frozen=True)
+class PredictionObjectives(Objectives):
+    """TinyBERT's prediction layer (Eq. 10), as a task kind has it.
+
+    Attributes:
+        kind: defines the loss; `understudy.get_kind("classification")`, for one.
+    """
+
+    kind: PredictionLosses
+    temperature: float = 1.0
+    padded: bool = False
+    weights: Mapping[str, float] = field(default_factory=dict)
+    layer_map: ClassVar[None] = None
+    projection: ClassVar[ProjectionKind] = "none"
+
+    def compare(self, student: Representations, teacher: Representations, batch: Batch) -> Losses:
+        return self.kind.prediction_losses(
+            student, teacher, batch, temperature=self.temperature, padded=self.padded
+        )
+
+
+@final
+@dataclass(frozen=True)
+class PatientObjectives(Objectives):
+    """Patient KD: labels, soft labels, and the first token's states of some layers (section 3).
+
+    Without a `layer_map` it is plain soft labels, (1 − α) L_CE + α L_DS.
+
+    Attributes:
+        layer_map: `skip`, `last`, or the teacher layer of each student layer.
+        alpha: the share of the soft labels; the rest is the labels'.
+        beta: the weight of the states.
+        squared: multiply the soft labels' loss by the temperature squared, as the authors' code does.
+        normalized: divide states by their length first, as the paper does.
+    """
+
+    kind: PredictionLosses
+    layer_map: MapName | Sequence[int] | None = None
+    alpha: float = 0.5
+    beta: float = 0.0
+    temperature: float = 10.0
+    squared: bool = True
+    normalized: bool = True
+    projection: ProjectionKind = "none"
+    first_token_only: ClassVar[bool] = True
+
+    @property
+    def weights(self) -> Mapping[str, float]:  # type: ignore[override]
+        layers = () if self.layer_map is None or isinstance(self.layer_map, str) else self.layer_map
+        return mix_weights(self.alpha, self.beta, len(layers))
+
+    def compare(self, student: Representations, teacher: Representations, batch: Batch) -> Losses:
+        losses = {
+            "labels": self.kind.label_loss(student, batch),
+            "soft_labels": self.kind.soft_label_loss(
+                student, teacher, batch, temperature=self.temperature, squared=self.squared
+            ),
+        }
+        states = zip(student.hidden, teacher.hidden, strict=True)
+        for layer, (student_BLH, teacher_BLH) in enumerate(states, start=1):
+            losses[f"patient_{layer}"] = patient_loss(
+                student_BLH[:, 0], teacher_BLH[:, 0], normalized=self.normalized
+            )
+        return losses
+
+
+def as_objectives(given: Objectives | Objective) -> Objectives:
+    """Objectives as they are, or a plain function with every default."""
+    return given if isinstance(given, Objectives) else FunctionObjectives(given)
