@@ -172,11 +172,13 @@ _NOT_INTERMEDIATE = {
     "eval_strategy": "nothing is scored before the prediction stage",
     "load_best_model_at_end": "nothing is scored before the prediction stage",
     "gradient_checkpointing": "queries and keys are read in one pass; use smaller batches and accumulate",
+    "gradient_checkpointing_kwargs": "queries and keys are read in one pass",
     "label_smoothing_factor": "there are no labels in this stage",
 }
 _NOT_GENERAL = {
     "load_best_model_at_end": "the last student is the one that has seen the most text",
     "gradient_checkpointing": _NOT_INTERMEDIATE["gradient_checkpointing"],
+    "gradient_checkpointing_kwargs": _NOT_INTERMEDIATE["gradient_checkpointing"],
     "label_smoothing_factor": "there are no labels in this stage",
     "train_sampling_strategy": "the order of blocks is made of the seed and the epoch",
     "dataloader_drop_last": "every block is used, and every step has a whole batch",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 import typing
 from collections.abc import Mapping
 from functools import cache
@@ -53,7 +54,39 @@ OWNED: Mapping[str, str] = {
     "prediction_loss_only": "scores need the predictions",
     "eval_do_concat_batches": "scores need the predictions whole",
     "batch_eval_metrics": "scores need the predictions whole",
+    "save_only_model": "a run could not be continued from such a checkpoint",
+    "ignore_data_skip": "a run that is continued would read other rows",
+    "auto_find_batch_size": "the batch size decides the order of rows; set per_device_train_batch_size",
+    "use_cache": "an encoder has no cache of keys and values",
+    "use_liger_kernel": "its kernels are for decoders",
+    "liger_kernel_config": "its kernels are for decoders",
+    "torch_compile": "captured layers and checkpoints need the plain modules",
+    "torch_compile_backend": "captured layers and checkpoints need the plain modules",
+    "torch_compile_mode": "captured layers and checkpoints need the plain modules",
+    "debug": "a loss that becomes NaN or infinite stops the run and names its rows anyway",
+    **dict.fromkeys(
+        ("fsdp", "fsdp_config", "deepspeed", "parallelism_config"),
+        "encoders fit on one device; start one process for each with torchrun",
+    ),
+    **dict.fromkeys(
+        (
+            "push_to_hub",
+            "hub_token",
+            "hub_private_repo",
+            "hub_model_id",
+            "hub_strategy",
+            "hub_always_push",
+            "hub_revision",
+        ),
+        "checkpoints stay here; upload the finished student with huggingface_hub",
+    ),
 }
+# Of no use, and an error of torch's, without worker processes.
+_NEED_WORKERS = (
+    "dataloader_persistent_workers",
+    "dataloader_multiprocessing_context",
+    "dataloader_prefetch_factor",
+)
 
 
 @cache
@@ -100,6 +133,11 @@ def _check_values(values: Mapping[str, Any]) -> None:
     for name, least in _AT_LEAST.items():
         if values.get(name, least) < least:
             raise RecipeError(f"training.{name} must be at least {least:g}; got {values[name]}.")
+    for name in _NEED_WORKERS if not values.get("dataloader_num_workers") else ():
+        if values.get(name):
+            raise RecipeError(f"training.{name} has no effect without dataloader_num_workers. Set both.")
+    if values.get("ddp_backend") is not None and "WORLD_SIZE" not in os.environ:
+        raise RecipeError("training.ddp_backend has no effect on one process. Start several with torchrun.")
     trackers = values.get("report_to") or ()
     for tracker in [trackers] if isinstance(trackers, str) else trackers:
         if tracker in ("all", "none"):
