@@ -72,7 +72,7 @@ def main() -> None:
 
 def measure(name: str, teacher_folder: Path, assets: Path, num_rows: int) -> dict[str, Any]:
     task = get_task(name)
-    tokenizer = load_tokenizer(str(teacher_folder), task)
+    tokenizer = load_tokenizer(str(teacher_folder))
     data = load_data(task, DataSettings(source=str(assets / "glue")), ["train"])
     rows = encode(data.splits["train"], task.kind, tokenizer, max_length=task.max_length)
     chosen = np.random.default_rng(0).permutation(len(rows))[:num_rows]

@@ -55,7 +55,7 @@ def main() -> None:
     tune_cpu()
     steps = (20 if options.quick else 100) + WARM_UP
     task = get_task("mrpc")
-    tokenizer = load_tokenizer(str(options.teacher), task)
+    tokenizer = load_tokenizer(str(options.teacher))
     data = load_data(task, DataSettings(source=str(options.assets / "glue")), ["train"])
     rows = encode(data.splits["train"], task.kind, tokenizer, max_length=128)
     set_seed(0)

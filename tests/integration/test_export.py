@@ -12,7 +12,7 @@ from typing import Any
 import onnx
 import pytest
 import torch
-from exported import FAMILIES, fine_tune, write_encoder
+from exported import FAMILIES, TRAINING, fine_tune, write_encoder
 from kinds import EXAMPLES, same
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerFast
 from typer.testing import CliRunner
@@ -165,6 +165,29 @@ def test_a_folder_that_is_there_is_not_replaced_unasked(shipped: tuple[Path, Pat
     with pytest.raises(OutputError, match="is there already"):
         understudy.export(model, output_dir=folder, speed=False)
     assert hash_file(folder / "artifact.json") == before
+
+
+def test_tags_of_raw_text_are_those_of_its_words(encoder: Path, tmp_path: Path) -> None:
+    """A word with signs in it, as `U.S.`, is one entity whoever splits the text."""
+    rows = [
+        [("the", "O"), ("U.S.", "B-LOC"), ("lies", "O"), ("north", "O"), (".", "O")],
+        [("anna", "B-PER"), ("works", "O"), ("in", "O"), ("the", "O"), ("U.S.", "B-LOC")],
+        [("bert", "B-PER"), ("lives", "O"), ("in", "O"), ("London-City", "B-LOC"), (".", "O")],
+    ]
+    file = tmp_path / "rows.conll"
+    file.write_text("\n\n".join("\n".join(f"{word} {tag}" for word, tag in row) for row in rows))
+    settings = TRAINING | {"data.train": str(file), "data.dev": str(file), "training.max_steps": 80}
+    understudy.finetune(
+        encoder, task="token-classification", output_dir=tmp_path / "model", settings=settings
+    )
+    understudy.export(tmp_path / "model", output_dir=tmp_path / "artifact", speed=False)
+    predict = Predictor(tmp_path / "artifact", model="fp32")
+    for row in rows:
+        words = [word for word, _ in row]
+        given, raw = predict({"words": words})["entities"], predict(" ".join(words))["entities"]
+        assert [one["text"] for one in given] == [word for word, tag in row if tag != "O"]
+        assert [(one["type"], one["text"]) for one in raw] == [(one["type"], one["text"]) for one in given]
+        assert all(" ".join(words)[one["start"] : one["end"]] == one["text"] for one in raw)
 
 
 def test_overwriting_removes_an_artifacts_files_and_no_others(

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from datasets import Dataset
+from datasets import ClassLabel, Dataset
 from tokenizers import Encoding
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
@@ -22,7 +22,7 @@ from understudy.data.tasks import KindName
 from understudy.data.tokens import TextReader, padded_width
 
 # Part of every cache key: raise it when the same rows would be encoded otherwise.
-ENCODING_VERSION = 1
+ENCODING_VERSION = 2
 IGNORED_LABEL = -100
 
 Batch = Mapping[str, list[Any]]
@@ -52,12 +52,16 @@ def encode(
     habits = [tokenizer.model_input_names, tokenizer.truncation_side]
     decided_by = [ENCODING_VERSION, rows._fingerprint, kind, backend, habits, options]
     fingerprint = hashlib.sha256(json.dumps(decided_by).encode()).hexdigest()[:32]
+    given: dict[str, Any] = {"reader": reader, "names": tokenizer.model_input_names}
+    tags = getattr(rows.features.get("tags"), "feature", None)
+    if isinstance(tags, ClassLabel):
+        given["inside"] = inside_tags(tags.names)
     return rows.map(
         _ENCODERS[kind],
         batched=True,
         batch_size=1_000,
         remove_columns=rows.column_names,
-        fn_kwargs={"reader": reader, "names": tokenizer.model_input_names},
+        fn_kwargs=given,
         new_fingerprint=fingerprint,
         desc="Tokenising",
     )
@@ -147,19 +151,41 @@ def _encode_multiple_choice(batch: Batch, reader: TextReader, names: Sequence[st
     return encoded
 
 
-def _encode_token_classification(batch: Batch, reader: TextReader, names: Sequence[str]) -> Encoded:
-    """The first piece of a word carries its tag, the other pieces and special tokens none.
+def _encode_token_classification(
+    batch: Batch, reader: TextReader, names: Sequence[str], inside: Sequence[int] | None = None
+) -> Encoded:
+    """The first token of a word carries its tag, those of its later parts the tag of an entity that goes on.
 
-    The tag of a word without a piece is predicted as O by `decode.py`.
+    Other tokens carry none. The tag of a word without a token is predicted as O by `decode.py`.
+
+    Args:
+        inside: for each tag, the one of an entity that goes on: that of B-PER is I-PER.
     """
     read = reader.words(batch["words"])
-    encoded = _inputs([encoding for encoding, _ in read], names)
-    encoded["word_ids"] = [words for _, words in read]
+    encoded = _inputs([one.encoding for one in read], names)
+    encoded["word_ids"] = [one.word_ids for one in read]
     encoded["labels"] = [
-        [IGNORED_LABEL if word < 0 else tags[word] for word in words]
-        for words, tags in zip(encoded["word_ids"], batch["tags"], strict=True)
+        [
+            tags[word] if word >= 0 else _inside(tags[part], inside) if part >= 0 else IGNORED_LABEL
+            for word, part in zip(one.word_ids, one.inside_ids, strict=True)
+        ]
+        for one, tags in zip(read, batch["tags"], strict=True)
     ]
     return _with_lengths(encoded, batch["row"])
+
+
+def _inside(tag: int, inside: Sequence[int] | None) -> int:
+    return tag if inside is None else inside[tag]
+
+
+def inside_tags(names: Sequence[str]) -> list[int]:
+    """For each tag the id of the tag that goes on with it.
+
+    >>> inside_tags(["O", "B-PER", "I-PER"])
+    [0, 2, 2]
+    """
+    ids = {name: place for place, name in enumerate(names)}
+    return [ids.get(f"I-{name[2:]}", place) if name[:2] == "B-" else place for place, name in enumerate(names)]
 
 
 _ENCODERS: Mapping[str, Callable[..., Encoded]] = {

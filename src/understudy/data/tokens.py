@@ -3,6 +3,8 @@ torch."""
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -150,20 +152,83 @@ class TextReader:
         """Each choice beside the context."""
         return self.texts([context] * len(choices), [f"{question} {choice}".strip() for choice in choices])
 
-    def words(self, rows: Sequence[Sequence[str]]) -> list[tuple[Encoding, list[int]]]:
-        """Texts given as words, with the place of the word whose first piece a token is; -1 for others.
+    def words(self, rows: Sequence[Sequence[str]]) -> list[TaggedWords]:
+        """Encode texts given as words: the words joined by spaces are read as any other text."""
+        encodings = self.backend.encode_batch([" ".join(row) for row in rows])
+        return [_tag_words(row, encoding) for row, encoding in zip(rows, encodings, strict=True)]
 
-        A word the tokenizer makes nothing of (a lone control character) has no piece.
-        """
-        encodings = self.backend.encode_batch([list(row) for row in rows], is_pretokenized=True)
-        return [(encoding, _first_pieces(encoding.word_ids)) for encoding in encodings]
+    def raw_words(self, texts: Sequence[str]) -> list[tuple[TaggedWords, list[tuple[int, int]]]]:
+        """Encode texts that nobody has split; also gives where each word of theirs is."""
+        encodings = self.backend.encode_batch(list(texts))
+        return [_tag_text(text, encoding) for text, encoding in zip(texts, encodings, strict=True)]
 
 
-def _first_pieces(words: Sequence[int | None]) -> list[int]:
-    return [
-        -1 if word is None or word == previous else word
-        for previous, word in zip([None, *words], words, strict=False)
+@dataclass(frozen=True)
+class TaggedWords:
+    """A text whose words have tags.
+
+    A word may have several parts: `U.S.` is `U`, `.`, `S` and `.`, as in a text that nobody has split.
+
+    Attributes:
+        word_ids: for each token that carries a word's tag, the place of the word; -1 for others.
+        inside_ids: the same for tokens that carry the tag of a later part of a word.
+    """
+
+    encoding: Encoding
+    word_ids: list[int]
+    inside_ids: list[int]
+
+
+def _tag_words(words: Sequence[str], encoding: Encoding) -> TaggedWords:
+    word_ids, inside_ids = [-1] * len(encoding.ids), [-1] * len(encoding.ids)
+    start = 0
+    for place, word in enumerate(words):
+        parts = [start + first for first, _ in split_words(word)]
+        for number, token in enumerate(_tokens_at(parts, encoding)):
+            if token >= 0 and word_ids[token] < 0 and inside_ids[token] < 0:
+                (inside_ids if number else word_ids)[token] = place
+        start += len(word) + 1
+    return TaggedWords(encoding, word_ids, inside_ids)
+
+
+def _tag_text(text: str, encoding: Encoding) -> tuple[TaggedWords, list[tuple[int, int]]]:
+    word_ids, spans = [-1] * len(encoding.ids), list[tuple[int, int]]()
+    parts = split_words(text)
+    for (start, end), token in zip(parts, _tokens_at([start for start, _ in parts], encoding), strict=True):
+        if token >= 0 and word_ids[token] >= 0:  # a token of several parts makes them one word
+            spans[-1] = (spans[-1][0], end)
+            continue
+        if token >= 0:
+            word_ids[token] = len(spans)
+        spans.append((start, end))
+    return TaggedWords(encoding, word_ids, [-1] * len(encoding.ids)), spans
+
+
+def _tokens_at(places: Sequence[int], encoding: Encoding) -> list[int]:
+    """The token that has each character in it; -1 where none has, or where the text was cut before it."""
+    tokens = [
+        (start, end, token)
+        for token, ((start, end), part) in enumerate(zip(encoding.offsets, encoding.sequence_ids, strict=True))
+        if part == 0 and end > start
     ]
+    starts = [start for start, _, _ in tokens]
+    found = [bisect_right(starts, place) - 1 for place in places]
+    return [
+        tokens[number][2] if number >= 0 and place < tokens[number][1] else -1
+        for place, number in zip(places, found, strict=True)
+    ]
+
+
+_PARTS = re.compile(r"\w+|[^\w\s]")
+
+
+def split_words(text: str) -> list[tuple[int, int]]:
+    """Where the words of a text are: runs of letters and digits, and every other sign by itself.
+
+    >>> split_words("the U.S.")
+    [(0, 3), (4, 5), (5, 6), (6, 7), (7, 8)]
+    """
+    return [found.span() for found in _PARTS.finditer(text)]
 
 
 def padded_width(lengths: Sequence[int]) -> int:

@@ -37,13 +37,11 @@ def load_config(model: str) -> Any:
         ) from error
 
 
-def load_tokenizer(model: str, task: Task | None = None) -> PreTrainedTokenizerFast:
-    """The fast tokenizer of a model folder or hub name, fit for the task where one is given."""
+def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
+    """Load the fast tokenizer of a model folder or hub name."""
     _check_exists(model)
     try:
         tokenizer = AutoTokenizer.from_pretrained(model)
-        if task is not None and task.kind == "token-classification" and _glues_words(tokenizer):
-            tokenizer = AutoTokenizer.from_pretrained(model, add_prefix_space=True)
     except (OSError, ValueError) as error:
         raise ModelError(
             f"{model!r} has no tokenizer that can be loaded: {error}\nSave it beside the model with "
@@ -57,12 +55,6 @@ def load_tokenizer(model: str, task: Task | None = None) -> PreTrainedTokenizerF
     if tokenizer.pad_token_id is None:
         raise ModelError(f"{model!r}: the tokenizer must have a padding token; it has none.")
     return tokenizer
-
-
-def _glues_words(tokenizer: Any) -> bool:
-    """Whether words given one by one lose the space before them, as RoBERTa's do by default."""
-    pre_tokenizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "pre_tokenizer", None)
-    return getattr(pre_tokenizer, "add_prefix_space", True) is False
 
 
 def local_folder(model: str) -> str:

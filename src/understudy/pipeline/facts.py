@@ -68,7 +68,7 @@ class Facts:
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerFast:
-        return load_tokenizer(self.teacher, self.task)
+        return load_tokenizer(self.teacher)
 
     @cached_property
     def student_config(self) -> Any:

@@ -146,7 +146,7 @@ def open_student(output_dir: Path) -> Predictor:
     described = json.loads((output_dir / RESULT).read_text("utf-8"))["input"]
     task, inputs = get_task(described["task"]), described["inputs"]
     model = load_model(str(folder), task, described["labels"], fine_tuned=True)
-    tokenizer = load_tokenizer(str(folder), task)
+    tokenizer = load_tokenizer(str(folder))
     plain = TensorModel(model, task.kind, inputs).eval()
 
     def session(arrays: Arrays) -> Logits:

@@ -136,9 +136,13 @@ class Predictor:
             for row in rows:
                 yield _Reading(row, self._reader.choices(row["context"], row["question"], row["choices"]))
         elif kind == "token-classification":
-            read = self._reader.words([row["words"] for row in rows])
-            for row, (encoding, word_ids) in zip(rows, read, strict=True):
-                yield _Reading(row, [encoding], word_ids=word_ids)
+            for row in rows:
+                if row["text"] is None:
+                    (read,) = self._reader.words([row["words"]])
+                else:
+                    ((read, spans),) = self._reader.raw_words([row["text"]])
+                    row = {**row, "spans": spans}
+                yield _Reading(row, [read.encoding], word_ids=read.word_ids)
         else:
             columns = [[row[name] for row in rows] for name in self.artifact.fields]
             for row, encoding in zip(rows, self._reader.texts(*columns), strict=True):
@@ -193,13 +197,14 @@ class Predictor:
 
     def _entities(self, reading: _Reading, found: Sequence[Logits]) -> Answer:
         labels, words, text = self.artifact.labels or (), reading.row["words"], reading.row["text"]
+        spans = reading.row["spans"]
         logits_LC: NDArray[Any] = found[0][0]
-        tags = word_tags(logits_LC, reading.word_ids, len(words), labels.index("O"))
+        tags = word_tags(logits_LC, reading.word_ids, len(spans), labels.index("O"))
         probabilities = softmax(logits_LC).max(axis=-1)
         sure = {word: float(probabilities[place]) for place, word in enumerate(reading.word_ids) if word >= 0}
         made = []
         for kind, first, last in entities([labels[tag] for tag in tags]):
-            start, end = reading.row["spans"][first][0], reading.row["spans"][last][1]
+            start, end = spans[first][0], spans[last][1]
             made.append(
                 {
                     "type": kind,

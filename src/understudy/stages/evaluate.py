@@ -176,7 +176,7 @@ def load_to_score(model: str, run: Recipe, data: TaskData) -> tuple[PreTrainedMo
     """A finished model that fits the data, and its tokenizer."""
     _refuse_unfinished(model)
     config = load_config(model)
-    tokenizer = load_tokenizer(model, run.task_row)
+    tokenizer = load_tokenizer(model)
     check_max_length(config, tokenizer, run.max_length)
     return load_model(model, run.task_row, data.labels, fine_tuned=True), tokenizer
 

@@ -57,7 +57,7 @@ class Prepared:
 def prepare(recipe: Recipe, model: str, arguments: TrainingArguments) -> Prepared:
     """Load, check and encode a recipe's data for a model; in a distributed run one process first."""
     task, config = recipe.task_row, load_config(model)
-    tokenizer = load_tokenizer(model, task)
+    tokenizer = load_tokenizer(model)
     check_max_length(config, tokenizer, recipe.max_length)
     lengths: dict[str, Any] = {"max_length": recipe.max_length, "stride": recipe.data.stride}
     splits = dev_splits(task, recipe.data)

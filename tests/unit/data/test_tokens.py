@@ -129,15 +129,41 @@ def test_long_pairs_share_the_room_as_in_transformers(side: str, tokenizer: PreT
         assert reader.texts([first], [second])[0].ids == theirs
 
 
-def test_words_and_their_first_pieces(either: PreTrainedTokenizerFast) -> None:
+def test_words_and_their_first_tokens(either: PreTrainedTokenizerFast) -> None:
     rows = [["Anna", "lives", "\x07", "in", "xyzzy"], [], ["a"] * 40]
     read = text_reader(either, "token-classification", max_length=16).words(rows)
-    theirs = either(rows, is_split_into_words=True, truncation=True, max_length=16)
-    for place, (encoding, firsts) in enumerate(read):
-        assert encoding.ids == theirs["input_ids"][place]
-        seen = [word for word in firsts if word >= 0]
+    theirs = either([" ".join(row) for row in rows], truncation=True, max_length=16)
+    for place, one in enumerate(read):
+        assert one.encoding.ids == theirs["input_ids"][place]
+        seen = [word for word in one.word_ids if word >= 0]
         assert seen == sorted(set(seen))  # each word once, in order
-        assert set(seen) == {word for word in theirs.word_ids(place) if word is not None}
+    assert [word for word in read[2].word_ids if word >= 0] == list(range(14))
+
+
+def test_a_word_with_signs_in_it_is_read_as_in_a_text(either: PreTrainedTokenizerFast) -> None:
+    """`U.S.` has four parts whoever splits the text: what carries its tags is the same."""
+    words = ["the", "U.S.", "lies", "north-west", "."]
+    reader = text_reader(either, "token-classification", max_length=64)
+    (given,), ((raw, spans),) = reader.words([words]), reader.raw_words([" ".join(words)])
+    assert given.encoding.ids == raw.encoding.ids
+    carriers = [token for token, word in enumerate(raw.word_ids) if word >= 0]
+    both = zip(given.word_ids, given.inside_ids, strict=True)
+    assert carriers == [token for token, (word, part) in enumerate(both) if max(word, part) >= 0]
+    text = " ".join(words)
+    assert "".join(text[slice(*span)] for span in spans) == text.replace(" ", "")
+
+
+@given(text=st.text(max_size=40))
+@settings(max_examples=100, deadline=None)
+def test_any_text_can_be_tagged(
+    text: str, tokenizer: PreTrainedTokenizerFast, byte_level: PreTrainedTokenizerFast
+) -> None:
+    for one in (tokenizer, byte_level):
+        ((read, spans),) = text_reader(one, "token-classification", max_length=16).raw_words([text])
+        seen = [word for word in read.word_ids if word >= 0]
+        assert seen == sorted(set(seen))
+        assert all(word < len(spans) for word in seen)
+        assert spans == sorted(spans)
 
 
 def test_the_reader_leaves_the_tokenizer_as_it_was(tokenizer: PreTrainedTokenizerFast) -> None:
