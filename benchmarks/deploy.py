@@ -193,7 +193,7 @@ print(time.time() - float(sys.argv[1]), peak_memory())
 """
 _OURS = f"""
 import sys
-from understudy.serve import Predictor
+from understudy.predictor import Predictor
 predict = Predictor(sys.argv[2])
 predict({TEXT!r} if len(predict.artifact.fields) == 1 else ({TEXT!r}, {TEXT!r}))
 assert "torch" not in sys.modules and "transformers" not in sys.modules
@@ -229,7 +229,7 @@ def start(model: Path, artifact: Path, repeats: int = REPEATS) -> dict[str, Any]
 def overhead(artifact: Path) -> dict[str, Any]:
     """A call of 32 texts, its tokenisation alone, and bare onnxruntime on what it is given, in turns."""
     from understudy.artifacts.session import pad
-    from understudy.serve import Predictor
+    from understudy.predictor import Predictor
 
     predict = Predictor(artifact, threads=1)
     words = ["a", "good", "film", "was", "not", "the", "bad", "one"]

@@ -92,7 +92,7 @@ def measure(path: Path, tokenizer_name: str) -> dict[str, float]:
     from understudy.data.encode import encode
     from understudy.data.load import load_data
     from understudy.data.settings import DataSettings
-    from understudy.data.tasks import get_task
+    from understudy.kinds.tasks import get_task
     from understudy.models.pretrained import load_tokenizer
 
     tokenizer = load_tokenizer(tokenizer_name)

@@ -23,11 +23,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import set_seed
+from understudy.training.intermediate import intermediate_terms
 
 from understudy.data.encode import Collator, encode
 from understudy.data.load import load_data
 from understudy.data.settings import DataSettings
-from understudy.data.tasks import get_task
+from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_tokenizer
 from understudy.models.student import StudentSettings, load_student
 from understudy.models.teacher import cast_linears, load_teacher
@@ -35,7 +36,6 @@ from understudy.objectives.compose import weighted_sum
 from understudy.recipe.distillation import IntermediateSettings
 from understudy.stages.intermediate import match
 from understudy.training.cpu import tune_cpu
-from understudy.training.intermediate import intermediate_terms
 from understudy.training.order import length_grouped_order
 
 BATCH, TURN = 32, 5

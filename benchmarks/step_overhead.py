@@ -25,11 +25,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import TrainerCallback, set_seed
+from understudy.training.intermediate import intermediate_terms
 
 from understudy.data.encode import Collator, encode
 from understudy.data.load import load_data
 from understudy.data.settings import DataSettings
-from understudy.data.tasks import get_task
+from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_tokenizer
 from understudy.models.student import StudentSettings, load_student
 from understudy.models.teacher import cast_linears, load_teacher
@@ -37,7 +38,6 @@ from understudy.recipe.distillation import IntermediateSettings
 from understudy.stages.intermediate import match
 from understudy.training.arguments import build_arguments
 from understudy.training.cpu import tune_cpu
-from understudy.training.intermediate import intermediate_terms
 from understudy.training.order import length_grouped_order
 from understudy.training.trainer import DistillationTrainer
 

@@ -52,6 +52,7 @@ def main() -> None:
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     import torch
     from transformers import set_seed
+    from understudy.training.prediction import patient_terms
 
     from understudy.data.encode import Collator
     from understudy.models.layer_map import layer_map
@@ -63,7 +64,6 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from understudy.stages.training import prepare
     from understudy.training.arguments import build_arguments
     from understudy.training.cpu import tune_cpu
-    from understudy.training.prediction import patient_terms
     from understudy.training.trainer import DistillationTrainer
 
     torch.set_num_threads(options.threads)

@@ -24,12 +24,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "integration")]
 
-import conftest
 import torch
 from kinds import EXAMPLES
 from safetensors.torch import load_file
 from transformers import BertConfig, BertForMaskedLM
 
+import conftest
 import understudy
 
 QUIET = {
@@ -100,7 +100,11 @@ def record(folder: Path) -> dict[str, Any]:
             encoder, task=example.task, output_dir=teacher, settings=files | block("", 20)
         )
         runs[f"finetune {kind}"] = {"scores": result.scores, **stages_of(teacher)}
-        tiny = block("intermediate", 8, eval_strategy=None) | block("prediction", 8) | {"prediction.search": None, **COMMON}
+        tiny = (
+            block("intermediate", 8, eval_strategy=None)
+            | block("prediction", 8)
+            | {"prediction.search": None, **COMMON}
+        )
         soft = block("soft_labels", 8) | {"soft_labels.search": None, **COMMON}
         patient = soft | block("patient", 8) | {"patient.search": None, "patient.projection": "shared"}
         wanted: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -175,7 +179,9 @@ def record_augmented(folder: Path, encoder: Path) -> dict[str, Any]:
         import pyarrow.parquet as pq
 
         runs[f"augment {kind}"] = [
-            repr(row) for part in sorted((output / "rows").iterdir()) for row in pq.read_table(part).to_pylist()
+            repr(row)
+            for part in sorted((output / "rows").iterdir())
+            for row in pq.read_table(part).to_pylist()
         ]
     return runs
 

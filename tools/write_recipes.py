@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from understudy.data.tasks import get_task
+from understudy.kinds.tasks import get_task
 from understudy.recipe.shelf import shipped_recipes
 
 FOLDER = Path(__file__).parents[1] / "src" / "understudy" / "recipe" / "shipped"

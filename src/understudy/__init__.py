@@ -7,9 +7,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from understudy.kinds import get_kind, register_kind
     from understudy.pipeline.ablate import ablate
     from understudy.pipeline.run import run
     from understudy.pipeline.student import distill
+    from understudy.predictor import Predictor
     from understudy.recipe.load import load_recipe
     from understudy.recipe.recipe import Recipe
     from understudy.stages.augment import augment
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
         PredictionObjectives,
         TinyBertObjectives,
     )
-    from understudy.training.prediction import get_kind
     from understudy.training.trainer import DistillationTrainer
 
 __version__ = version("understudy")
@@ -37,6 +38,7 @@ __all__ = [
     "Objectives",
     "PatientObjectives",
     "PredictionObjectives",
+    "Predictor",
     "Recipe",
     "TinyBertObjectives",
     "ablate",
@@ -51,6 +53,7 @@ __all__ = [
     "get_kind",
     "load_recipe",
     "plan",
+    "register_kind",
     "run",
 ]
 
@@ -62,7 +65,9 @@ _HOMES = {
     "PatientObjectives": "understudy.training.objectives",
     "PredictionObjectives": "understudy.training.objectives",
     "TinyBertObjectives": "understudy.training.objectives",
-    "get_kind": "understudy.training.prediction",
+    "Predictor": "understudy.predictor",
+    "get_kind": "understudy.kinds",
+    "register_kind": "understudy.kinds",
     "Recipe": "understudy.recipe.recipe",
     "ablate": "understudy.pipeline.ablate",
     "augment": "understudy.stages.augment",

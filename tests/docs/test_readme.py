@@ -9,7 +9,7 @@ import pytest
 from commands import commands, run_code, run_command, run_settings, stand_ins, write_data
 
 import understudy
-from understudy.data.tasks import TASKS
+from understudy.kinds.tasks import task_names
 from understudy.recipe.shelf import shipped_recipes
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +61,6 @@ def test_the_tree_names_what_is_there() -> None:
 
 def test_the_page_on_data_names_every_task_and_every_recipe_exists() -> None:
     page = (ROOT / "docs" / "reference" / "data.md").read_text("utf-8")
-    assert all(f"`{task}`" in page for task in TASKS)
+    assert all(f"`{task}`" in page for task in task_names())
     for name in re.findall(r"`((?:desk-)?(?:finetune|tinybert)-[a-z0-9-]+)`", README):
         assert name in shipped_recipes()

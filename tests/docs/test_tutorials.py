@@ -8,8 +8,8 @@ import pytest
 from commands import commands, run_code, run_command, run_settings, stand_ins, write_data
 
 import understudy
+from understudy.predictor import Predictor
 from understudy.recipe.load import parse_settings
-from understudy.serve import Predictor
 
 DOCS = Path(__file__).parents[2] / "docs"
 

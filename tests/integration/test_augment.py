@@ -22,8 +22,8 @@ from teaching import method_settings, train_teacher
 import understudy
 from understudy.data.load import load_data
 from understudy.data.settings import DataSettings
-from understudy.data.tasks import get_task
 from understudy.errors import DataError, ModelError, RecipeError
+from understudy.kinds.tasks import get_task
 from understudy.stages import augment as stage
 
 SMALL = {"augment.variants": 6, "augment.candidates": 5, "augment.max_length": 64}

@@ -22,11 +22,11 @@ from understudy.artifacts.int8 import parts_of
 from understudy.cli.app import app
 from understudy.data.load import load_data
 from understudy.data.settings import DataSettings
-from understudy.data.tasks import get_task
 from understudy.errors import ModelError, OutputError, RecipeError
 from understudy.files import hash_file
+from understudy.kinds.tasks import get_task
+from understudy.predictor import Predictor
 from understudy.recipe.load import load_recipe
-from understudy.serve import Predictor
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -211,7 +211,7 @@ def test_overwriting_refuses_what_is_no_artifact_and_what_holds_the_student(
     with pytest.raises(OutputError, match="no artifact"):
         understudy.export(model, output_dir=tmp_path / "run", overwrite=True)
     shutil.copy(shipped[1] / "artifact.json", tmp_path / "run")
-    with pytest.raises(OutputError, match="contains .*student, which this command reads"):
+    with pytest.raises(OutputError, match=r"contains .*student, which this command reads"):
         understudy.export(model, output_dir=tmp_path / "run", overwrite=True)
     assert (model / "model.safetensors").is_file()
 
@@ -311,7 +311,7 @@ def test_a_manifest_that_is_no_json_or_not_there(shipped: tuple[Path, Path], tmp
 
 def test_a_prediction_needs_no_torch(shipped: tuple[Path, Path]) -> None:
     code = (
-        "import sys\nfrom understudy.serve import Predictor\n"
+        "import sys\nfrom understudy.predictor import Predictor\n"
         f"assert Predictor({str(shipped[1])!r})('good film')['label'] == 'pos'\n"
         "heavy = {'torch', 'transformers', 'datasets', 'pyarrow', 'scipy', 'pydantic', 'onnx'}\n"
         "print(sorted(heavy & set(sys.modules)))"

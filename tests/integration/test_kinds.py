@@ -13,8 +13,8 @@ from transformers import AutoTokenizer
 import understudy
 from understudy.data.load import load_data
 from understudy.data.settings import DataSettings
-from understudy.data.tasks import get_task
 from understudy.evaluation.score import prepare_split, score_model
+from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_model
 from understudy.stages.result import StageResult
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import understudy
 from understudy.errors import DataError
-from understudy.serve import Predictor
+from understudy.predictor import Predictor
 from understudy.timing.machine import peak_memory
 
 KINDS = ("classification", "squad2", "multiple-choice", "token-classification")

@@ -33,13 +33,15 @@ def model(layers, size):
 
 
 def collate(rows):
-    return {name: torch.tensor([row[name] for row in rows]) for name in ("input_ids", "attention_mask", "labels")}
+    names = ("input_ids", "attention_mask", "labels")
+    return {name: torch.tensor([row[name] for row in rows]) for name in names}
 
 
 def train(objectives, batch, count, folder):
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(0, 50, (count, 8), generator=generator).tolist()
-    rows = Dataset.from_dict({"input_ids": ids, "attention_mask": [[1] * 8] * count, "labels": [0, 1] * (count // 2) + [0] * (count % 2)})
+    labels = [number % 2 for number in range(count)]
+    rows = Dataset.from_dict({"input_ids": ids, "attention_mask": [[1] * 8] * count, "labels": labels})
     trainer = DistillationTrainer(
         model(2, 16), model(4, 24), objectives,
         TrainingArguments(

@@ -24,8 +24,8 @@ import understudy
 from understudy.cli.app import app
 from understudy.errors import OutputError, PreflightError
 from understudy.pipeline.summary import constant_answers
+from understudy.predictor import Predictor
 from understudy.recipe.load import load_recipe
-from understudy.serve import Predictor
 
 STAGES = ["teacher", "augmented", "distilled", "evaluation", "artifact", "bench", "report.html"]
 FINISHED = [f"{name}/result.json" for name in STAGES if name not in ("artifact", "report.html")]

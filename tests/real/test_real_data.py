@@ -11,9 +11,9 @@ from understudy.data.encode import encode
 from understudy.data.load import load_data
 from understudy.data.settings import DataSettings
 from understudy.data.sources import dev_splits
-from understudy.data.tasks import get_task
 from understudy.errors import DataError
 from understudy.evaluation.outcomes import judge
+from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_tokenizer
 
 SIZES = {

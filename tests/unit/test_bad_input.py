@@ -13,8 +13,8 @@ import pytest
 
 from understudy.data.load import load_data
 from understudy.data.settings import DataSettings
-from understudy.data.tasks import get_task
 from understudy.errors import DataError, RecipeError, UnderstudyError
+from understudy.kinds.tasks import get_task
 from understudy.recipe.load import load_recipe
 from understudy.recipe.recipe import Recipe
 
@@ -220,7 +220,7 @@ BAD_SOURCES: Mapping[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "hub without a network": ("mrpc", {"source": "nobody/nothing"}, ("nobody/nothing", "local folder")),
     "config without a hub": ("mrpc", {"train": "{tmp}/a.csv", "config": "x"}, ("data.config", "hub")),
     "splits without a hub": ("mrpc", {"train": "{tmp}/a.csv", "splits": {"dev": "x"}}, ("data.splits",)),
-    "stride without windows": ("mrpc", {"train": "{tmp}/a.csv", "stride": 8}, ("data.stride", "question")),
+    "stride without windows": ("mrpc", {"train": "{tmp}/a.csv", "stride": 8}, ("data.stride", "no windows")),
     "labels of a regression": ("stsb", {"train": "{tmp}/a.csv", "labels": ["a", "b"]}, ("data.labels",)),
     "labels twice": ("classification", {"train": "{tmp}/a.csv", "labels": ["a", "a"]}, ("differ",)),
     "labels of another task": ("mrpc", {"train": "{tmp}/a.csv", "labels": ["a", "b"]}, ("not_equivalent",)),

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from understudy.data.tasks import KINDS, KindName
 from understudy.errors import ModelError
 from understudy.files import hash_file, write_atomically
 
@@ -16,7 +15,6 @@ ARTIFACT = "artifact.json"
 TOKENIZER = "tokenizer.json"
 # Raised where a reader of the number before would go wrong.
 FORMAT = 1
-_NAMED_LABELS = ("classification", "token-classification")
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class Artifact:
     """
 
     task: str
-    kind: KindName
+    kind: str
     fields: Sequence[str]
     labels: Sequence[str] | None
     unanswerable: bool
@@ -122,10 +120,6 @@ def read_artifact(folder: Path) -> Artifact:
 
 
 def _check(file: Path, artifact: Artifact) -> None:
-    if artifact.kind not in KINDS:
-        raise ModelError(f"{file}: kind must be one of {', '.join(KINDS)}; got {artifact.kind!r}.")
-    if artifact.kind in _NAMED_LABELS and not artifact.labels:
-        raise ModelError(f"{file} must have the labels of a {artifact.kind} model. Export the student again.")
     if artifact.default not in artifact.models:
         raise ModelError(f"{file}: default must be one of {', '.join(artifact.models)}.")
 

@@ -9,21 +9,8 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCardData
 
 from understudy.artifacts.artifact import Artifact
+from understudy.data.kind import RowKind
 
-_PIPELINES = {
-    "classification": "text-classification",
-    "regression": "text-classification",
-    "question-answering": "question-answering",
-    "multiple-choice": "multiple-choice",
-    "token-classification": "token-classification",
-}
-_EXAMPLES = {
-    ("text",): '"a text"',
-    ("text", "text_pair"): '("a text", "another one")',
-    ("question", "context"): '("Who?", "A text with an answer.")',
-    ("context", "question", "choices"): '{"context": "…", "question": "…", "choices": ["one", "two"]}',
-    ("words",): '"A text with names in it."',
-}
 _CITATIONS = {
     "tinybert": "Jiao et al., TinyBERT: Distilling BERT for Natural Language Understanding, EMNLP 2020",
     "patient": "Sun et al., Patient Knowledge Distillation for BERT Model Compression, EMNLP 2019",
@@ -53,16 +40,16 @@ class Origin:
     recipe: str | None = None
 
 
-def write_card(artifact: Artifact, origin: Origin) -> str:
+def write_card(artifact: Artifact, origin: Origin, kind: RowKind) -> str:
     """The text of README.md."""
     parts = [
-        f"---\n{_metadata(artifact, origin)}\n---",
+        f"---\n{_metadata(artifact, origin, kind)}\n---",
         f"# {origin.name}",
         _summary(artifact, origin),
         "## Scores\n\n" + _scores(artifact, origin),
         "## Size and speed\n\n" + _speed(artifact),
-        "## Use\n\n" + _use(artifact),
-        "## Limits\n\n" + _limits(artifact),
+        "## Use\n\n" + _use(artifact, kind),
+        "## Limits\n\n" + _limits(artifact, kind),
     ]
     if origin.recipe is not None:
         parts.append(f"## Recipe\n\n```yaml\n{origin.recipe.strip()}\n```")
@@ -71,10 +58,10 @@ def write_card(artifact: Artifact, origin: Origin) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _metadata(artifact: Artifact, origin: Origin) -> str:
+def _metadata(artifact: Artifact, origin: Origin, kind: RowKind) -> str:
     results = [
         EvalResult(
-            task_type=_PIPELINES[artifact.kind],
+            task_type=kind.pipeline,
             dataset_type=origin.data or artifact.task,
             dataset_name=artifact.task,
             dataset_split=split,
@@ -89,7 +76,7 @@ def _metadata(artifact: Artifact, origin: Origin) -> str:
     data = ModelCardData(
         model_name=origin.name,
         library_name="onnx",
-        pipeline_tag=_PIPELINES[artifact.kind],
+        pipeline_tag=kind.pipeline,
         tags=["understudy", "distillation", "onnx", *(["int8"] if "int8" in artifact.models else [])],
         eval_results=results,
     )
@@ -160,20 +147,20 @@ def _speed(artifact: Artifact) -> str:
     return f"{_table(sizes)}\n\n{_table(lines)}\n\n{where}"
 
 
-def _use(artifact: Artifact) -> str:
-    example = _EXAMPLES.get(tuple(artifact.fields), '"a text"')
+def _use(artifact: Artifact, kind: RowKind) -> str:
+    example = '("a text", "another one")' if "text_pair" in artifact.fields else kind.example
     return (
-        "```python\nfrom understudy.serve import Predictor  # onnxruntime, tokenizers, numpy; no torch\n\n"
+        "```python\nfrom understudy import Predictor  # needs onnxruntime, tokenizers and numpy; no torch\n\n"
         f'predict = Predictor("THIS_FOLDER")\npredict({example})\n```'
     )
 
 
-def _limits(artifact: Artifact) -> str:
+def _limits(artifact: Artifact, kind: RowKind) -> str:
     lines = [
         f"- It reads at most {artifact.max_length} tokens; "
         + (
             "longer contexts are read in windows."
-            if artifact.kind == "question-answering"
+            if kind.has_windows
             else "what comes after them is not seen."
         )
     ]

@@ -14,18 +14,13 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from understudy.data.encode import ENCODER_INPUTS
-from understudy.data.tasks import KindName
+from understudy.data.kind import Kind
 from understudy.files import write_atomically
 
 # What ONNX Runtime of the last two years reads; later ones bring nothing that an encoder needs.
 OPSET = 20
 # Where in the model a node stands. All else that the exporter notes is of the machine it ran on.
 SCOPES = "pkg.torch.onnx.name_scopes"
-
-
-def output_names(kind: KindName) -> tuple[str, ...]:
-    """Of an exported model."""
-    return ("start_logits", "end_logits") if kind == "question-answering" else ("logits",)
 
 
 def input_names(model: PreTrainedModel, tokenizer_names: Sequence[str]) -> tuple[str, ...]:
@@ -41,20 +36,19 @@ class TensorModel(nn.Module):
     Of multiple choice every choice is a text of its own, with one logit.
     """
 
-    def __init__(self, model: PreTrainedModel, kind: KindName, names: Sequence[str]) -> None:
+    def __init__(self, model: PreTrainedModel, kind: Kind, names: Sequence[str]) -> None:
         super().__init__()
         self.model = model
         self.kind = kind
         self.names = names
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        if self.kind == "multiple-choice":
-            inputs = tuple(ids_BL.unsqueeze(1) for ids_BL in inputs)
+        inputs = self.kind.separate_texts(inputs)
         output = self.model(**dict(zip(self.names, inputs, strict=True)), return_dict=True)
-        return tuple(output[name] for name in output_names(self.kind))
+        return tuple(output[name] for name in self.kind.outputs)
 
 
-def export_onnx(model: PreTrainedModel, kind: KindName, names: Sequence[str], path: Path) -> None:
+def export_onnx(model: PreTrainedModel, kind: Kind, names: Sequence[str], path: Path) -> None:
     """Write a model to one file, for any number of texts of any length."""
     model.to("cpu")  # type: ignore[arg-type]  # transformers' decorator loses the type
     # Fused attention is taken apart by the exporter, with guards against rows without a token.
@@ -74,7 +68,7 @@ def export_onnx(model: PreTrainedModel, kind: KindName, names: Sequence[str], pa
                 example,
                 dynamo=True,
                 input_names=list(names),
-                output_names=list(output_names(kind)),
+                output_names=list(kind.outputs),
                 dynamic_shapes={"inputs": tuple({0: batch, 1: length} for _ in names)},
                 opset_version=OPSET,
                 verbose=False,

@@ -19,13 +19,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from understudy.augmentation.examples import Row, Side, change, sides_of
+from understudy.augmentation.examples import Side
 from understudy.augmentation.replace import Question, Replacement, Variant, draw, vary
 from understudy.augmentation.settings import AugmentSettings
 from understudy.augmentation.words import load_stop_words
-from understudy.data.tasks import KindName
+from understudy.data.kind import Kind
 from understudy.files import write_atomically
 
+Row = Mapping[str, Any]
 Ask = Callable[[Iterable[Question]], Mapping[Question, Sequence[str]]]
 """Questions to their candidates."""
 
@@ -41,7 +42,7 @@ class Trial:
 
 
 def augment_rows(
-    rows: Sequence[Row], kind: KindName, settings: AugmentSettings, seed: int, ask: Ask
+    rows: Sequence[Row], kind: Kind, settings: AugmentSettings, seed: int, ask: Ask
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
     """Each row, and behind it its variants that are new; and how many there were of what.
 
@@ -57,7 +58,7 @@ def augment_rows(
         result.append(_with_origin(row, seed))
         seen = {_content(row)}
         for trial, variant in zip(trials, variants, strict=False):
-            changed = change(row, trial.side, variant)
+            changed = kind.change(dict(row), trial.side, variant)
             content = _content(changed)
             if not variant:
                 counts["unchanged"] += 1
@@ -70,10 +71,11 @@ def augment_rows(
     return result, counts
 
 
-def plan_trials(row: Row, kind: KindName, settings: AugmentSettings, seed: int) -> list[Trial]:
+def plan_trials(row: Row, kind: Kind, settings: AugmentSettings, seed: int) -> list[Trial]:
     """A row's N_a variants, which change its sides in turn; none where nothing can be changed."""
     stop_words = load_stop_words(settings.stop_words)
-    sides = sides_of(row, kind, stop_words, swap_entities=settings.entities == "swap")
+    sides = kind.sides(dict(row), stop_words, swap_entities=settings.entities == "swap")
+    sides = [side for side in sides if side.places]
     if not sides:
         return []
     draws_VP2 = draw(seed, row["row"], settings.variants, max(len(side.places) for side in sides))
@@ -153,21 +155,9 @@ def _with_origin(
     }
 
 
-def shard_schema(kind: KindName, *, pair: bool) -> pa.Schema:
+def shard_schema(kind: Kind, *, pair: bool) -> pa.Schema:
     """The columns of augmented rows: those of checked ones with labels by name, and where they come from."""
-    text, texts = pa.string(), pa.list_(pa.string())
-    columns: dict[KindName, dict[str, pa.DataType]] = {
-        "classification": {"text": text, **({"text_pair": text} if pair else {}), "label": text},
-        "regression": {"text": text, **({"text_pair": text} if pair else {}), "label": pa.float64()},
-        "question-answering": {
-            "id": text,
-            "question": text,
-            "context": text,
-            "answers": pa.struct({"text": texts, "answer_start": pa.list_(pa.int64())}),
-        },
-        "multiple-choice": {"context": text, "question": text, "choices": texts, "label": pa.int64()},
-        "token-classification": {"words": texts, "tags": texts},
-    }
+    text = pa.string()
     origin = {
         "source_row": pa.int64(),
         "variant": pa.int64(),
@@ -175,7 +165,7 @@ def shard_schema(kind: KindName, *, pair: bool) -> pa.Schema:
         "side": text,
         "replaced": pa.list_(pa.struct({"start": pa.int64(), "old": text, "new": text})),
     }
-    return pa.schema(columns[kind] | origin)
+    return pa.schema(kind.arrow_columns(pair=pair) | origin)
 
 
 def write_shard(

@@ -69,12 +69,11 @@ def capture(model: nn.Module, inputs: Mapping[str, Tensor], layers: Sequence[int
             "prepared with prepare_capture, and does it have that many layers?"
         )
     hidden = output.hidden_states
-    names = ("logits", "start_logits", "end_logits")
     return Representations(
         embeddings_BLH=hidden[0],
         hidden=tuple(hidden[layer] for layer in layers),
         query_key=tuple(recorder.found[layer] for layer in layers),
-        logits={name: output[name] for name in names if name in output},
+        logits={name: output[name] for name in output if name.endswith("logits")},
     )
 
 

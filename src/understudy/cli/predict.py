@@ -51,8 +51,7 @@ def predict_command(
     A line of a pipe or of a text file is a text; for more than one field they stand with tabs between, or as
     a JSON object.
     """
-    from understudy.serve import Predictor
-    from understudy.serve.rows import by_name
+    from understudy.predictor import Predictor
 
     predictor = Predictor(artifact, model=model, threads=threads)
     fields = predictor.artifact.fields
@@ -72,10 +71,10 @@ def predict_command(
     rows, asked = itertools.tee(rows)
     for row, answer in zip(asked, predictor.stream(rows, batch_size=batch_size), strict=True):
         if as_json or with_texts:
-            told = by_name(row, predictor.artifact.kind, fields) if with_texts else {}
+            told = predictor.kind.parse(row, fields) if with_texts else {}
             print(json.dumps(told | answer, ensure_ascii=False))
         else:
-            print(_plain(answer))
+            print(predictor.kind.show(answer))
 
 
 def _decode(lines: Iterable[bytes]) -> Iterator[str]:
@@ -138,17 +137,3 @@ def _line(line: str, fields: Any) -> Any:
     if len(fields) == 1:
         return line
     return tuple(line.split("\t"))
-
-
-def _plain(answer: dict[str, Any]) -> str:
-    """For people: what was found, and how sure it is, with tabs between."""
-    if "label" in answer:
-        return f"{answer['label']}\t{answer['probabilities'][answer['label']]:.3f}"
-    if "entities" in answer:
-        found = [f"{one['text']} [{one['type']} {one['probability']:.3f}]" for one in answer["entities"]]
-        return "\t".join(found)
-    if "answer" in answer:
-        return f"{answer['answer']}\t{answer['start']}\t{answer['end']}"
-    if "choice" in answer:
-        return f"{answer['choice']}\t{answer['probabilities'][answer['choice']]:.3f}"
-    return f"{answer['score']:.3f}"

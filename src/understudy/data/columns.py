@@ -4,32 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from understudy.data.tasks import KINDS, KindName
+from understudy.data.kind import RowKind
 from understudy.errors import DataError
-
-# Names seen in published files, most telling first.
-_USUAL: Mapping[str, tuple[str, ...]] = {
-    "text": (
-        "text", "sentence", "sentence1", "premise", "question1", "text1", "review", "content",
-        "document", "body", "message", "comment", "tweet", "title", "utterance", "query",
-    ),
-    "text_pair": ("text_pair", "sentence2", "hypothesis", "question2", "text2"),
-    "label": (
-        "label", "labels", "class", "category", "target", "sentiment", "intent", "gold_label",
-        "score", "rating", "y", "answer",
-    ),
-    "id": ("id", "qid", "question_id"),
-    "question": ("question", "query"),
-    "context": ("context", "passage", "article", "paragraph", "sent1", "ctx"),
-    "answers": ("answers",),
-    "choices": ("choices", "options", "endings"),
-    "words": ("words", "tokens"),
-    "tags": ("tags", "ner_tags", "labels", "pos_tags"),
-}  # fmt: skip
 
 
 def guess_columns(
-    kind: KindName,
+    kind: RowKind,
     given: Mapping[str, str | int],
     available: Sequence[str | int],
     source: str,
@@ -47,18 +27,18 @@ def guess_columns(
                 f"another with data.columns.{name}, or check that this split has it."
             )
     columns = dict(given)
-    fields = KINDS[kind].required + KINDS[kind].optional
     lower = {str(column).lower(): column for column in available}
     # A given text column is not joined by a guessed pair: the second text would come unasked.
     skipped = {"text_pair"} if "text" in given else set()
-    for name in fields:
+    for name in kind.fields:
         if name in columns or name in skipped:
             continue
-        free = [lower[usual] for usual in _USUAL[name] if usual in lower]
+        usual_names = kind.usual_columns.get(name, (name,))
+        free = [lower[usual] for usual in usual_names if usual in lower]
         found = next((column for column in free if column not in columns.values()), None)
         if found is not None:
             columns[name] = found
-    missing = [name for name in KINDS[kind].required if name not in columns]
+    missing = [name for name in kind.required if name not in columns]
     rest = [column for column in available if column not in columns.values()]
     if len(missing) == 1 and len(available) == 2 and len(rest) == 1:
         columns[missing[0]] = rest[0]  # of two columns the other one

@@ -8,30 +8,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from datasets import ClassLabel, Dataset
-from tokenizers import Encoding
+from datasets import ClassLabel, Dataset, List
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from understudy.data.tasks import KindName
+from understudy.data.encodings import IGNORED_LABEL
+from understudy.data.kind import RowKind
 from understudy.data.tokens import TextReader, padded_width
 
 # Part of every cache key: raise it when the same rows would be encoded otherwise.
 ENCODING_VERSION = 2
-IGNORED_LABEL = -100
-
-Batch = Mapping[str, list[Any]]
-Encoded = dict[str, list[Any]]
 
 
 def encode(
     rows: Dataset,
-    kind: KindName,
+    kind: RowKind,
     tokenizer: PreTrainedTokenizerFast,
     *,
     max_length: int,
@@ -50,14 +46,15 @@ def encode(
     backend = json.loads(tokenizer.backend_tokenizer.to_str())
     backend |= {"truncation": None, "padding": None}  # left there by the last call
     habits = [tokenizer.model_input_names, tokenizer.truncation_side]
-    decided_by = [ENCODING_VERSION, rows._fingerprint, kind, backend, habits, options]
+    decided_by = [ENCODING_VERSION, rows._fingerprint, kind.name, backend, habits, options]
     fingerprint = hashlib.sha256(json.dumps(decided_by).encode()).hexdigest()[:32]
     given: dict[str, Any] = {"reader": reader, "names": tokenizer.model_input_names}
-    tags = getattr(rows.features.get("tags"), "feature", None)
-    if isinstance(tags, ClassLabel):
-        given["inside"] = inside_tags(tags.names)
+    labels = rows.features.get(kind.label_field)
+    labels = labels.feature if isinstance(labels, List) else labels
+    if isinstance(labels, ClassLabel):
+        given["inside"] = kind.inside_labels(labels.names)
     return rows.map(
-        _ENCODERS[kind],
+        kind.encode,
         batched=True,
         batch_size=1_000,
         remove_columns=rows.column_names,
@@ -68,146 +65,28 @@ def encode(
 
 
 def text_reader(
-    tokenizer: PreTrainedTokenizerFast, kind: KindName, *, max_length: int, stride: int | None = None
+    tokenizer: PreTrainedTokenizerFast, kind: RowKind, *, max_length: int, stride: int | None = None
 ) -> TextReader:
-    """A reader of a transformers tokenizer's."""
+    """A reader of texts with a transformers tokenizer."""
     return TextReader(
         tokenizer.backend_tokenizer,
-        kind,
+        windows=kind.has_windows,
         max_length=max_length,
         stride=stride,
         truncation_side=tokenizer.truncation_side,
     )
 
 
-def _inputs(encodings: Sequence[Encoding], names: Sequence[str]) -> Encoded:
-    """What a model is called with, but for the attention mask: rows have no padding."""
-    inputs: Encoded = {"input_ids": [encoding.ids for encoding in encodings]}
-    if "token_type_ids" in names:
-        inputs["token_type_ids"] = [encoding.type_ids for encoding in encodings]
-    return inputs
-
-
-def _with_lengths(encoded: Encoded, rows: Sequence[int]) -> Encoded:
-    encoded["row"] = list(rows)
-    encoded["length"] = [len(ids) for ids in encoded["input_ids"]]
-    return encoded
-
-
-def _encode_text(batch: Batch, reader: TextReader, names: Sequence[str]) -> Encoded:
-    encoded = _inputs(reader.texts(batch["text"], batch.get("text_pair")), names)
-    encoded["labels"] = batch["label"]
-    return _with_lengths(encoded, batch["row"])
-
-
-def _encode_question_answering(batch: Batch, reader: TextReader, names: Sequence[str]) -> Encoded:
-    """Windows over long contexts.
-
-    A window that does not hold the whole first answer has the first token ([CLS]) as its target, as
-    for a question without an answer.
-    """
-    windows = list(reader.questions(batch["question"], batch["context"]))
-    encoded = _inputs([window.encoding for window in windows], names)
-    targets = [_answer_tokens(batch["answers"][one.question], one.starts, one.ends) for one in windows]
-    encoded |= {
-        "start_positions": [start for start, _ in targets],
-        "end_positions": [end for _, end in targets],
-        "offset_starts": [window.starts for window in windows],
-        "offset_ends": [window.ends for window in windows],
-    }
-    return _with_lengths(encoded, [batch["row"][window.question] for window in windows])
-
-
-def _answer_tokens(
-    answers: Mapping[str, list[Any]], starts: Sequence[int], ends: Sequence[int]
-) -> tuple[int, int]:
-    """First and last token of the first answer, or (0, 0) where the window does not hold it whole."""
-    if not answers["text"]:
-        return 0, 0
-    first_character = answers["answer_start"][0]
-    last_character = first_character + len(answers["text"][0])
-    inside = [
-        token
-        for token, (start, end) in enumerate(zip(starts, ends, strict=True))
-        if start >= 0 and end > first_character and start < last_character
-    ]
-    if not inside or starts[inside[0]] > first_character or ends[inside[-1]] < last_character:
-        return 0, 0
-    return inside[0], inside[-1]
-
-
-def _encode_multiple_choice(batch: Batch, reader: TextReader, names: Sequence[str]) -> Encoded:
-    """Each choice beside the context; `input_ids` is a list per choice."""
-    rows = [
-        _inputs(reader.choices(context, question, choices), names)
-        for context, question, choices in zip(
-            batch["context"], batch["question"], batch["choices"], strict=True
-        )
-    ]
-    encoded: Encoded = {name: [row[name] for row in rows] for name in rows[0]}
-    encoded["labels"] = batch["label"]
-    encoded["row"] = list(batch["row"])
-    encoded["length"] = [max(map(len, choices)) for choices in encoded["input_ids"]]
-    return encoded
-
-
-def _encode_token_classification(
-    batch: Batch, reader: TextReader, names: Sequence[str], inside: Sequence[int] | None = None
-) -> Encoded:
-    """The first token of a word carries its tag, those of its later parts the tag of an entity that goes on.
-
-    Other tokens carry none. The tag of a word without a token is predicted as O by `decode.py`.
-
-    Args:
-        inside: for each tag, the one of an entity that goes on: that of B-PER is I-PER.
-    """
-    read = reader.words(batch["words"])
-    encoded = _inputs([one.encoding for one in read], names)
-    encoded["word_ids"] = [one.word_ids for one in read]
-    encoded["labels"] = [
-        [
-            tags[word] if word >= 0 else _inside(tags[part], inside) if part >= 0 else IGNORED_LABEL
-            for word, part in zip(one.word_ids, one.inside_ids, strict=True)
-        ]
-        for one, tags in zip(read, batch["tags"], strict=True)
-    ]
-    return _with_lengths(encoded, batch["row"])
-
-
-def _inside(tag: int, inside: Sequence[int] | None) -> int:
-    return tag if inside is None else inside[tag]
-
-
-def inside_tags(names: Sequence[str]) -> list[int]:
-    """For each tag the id of the tag that goes on with it.
-
-    >>> inside_tags(["O", "B-PER", "I-PER"])
-    [0, 2, 2]
-    """
-    ids = {name: place for place, name in enumerate(names)}
-    return [ids.get(f"I-{name[2:]}", place) if name[:2] == "B-" else place for place, name in enumerate(names)]
-
-
-_ENCODERS: Mapping[str, Callable[..., Encoded]] = {
-    "classification": _encode_text,
-    "regression": _encode_text,
-    "question-answering": _encode_question_answering,
-    "multiple-choice": _encode_multiple_choice,
-    "token-classification": _encode_token_classification,
-}
-
-# Per-token columns and what padding is worth in them.
-_PER_TOKEN = {"labels": IGNORED_LABEL}
-_PER_ROW = {"labels", "start_positions", "end_positions"}
+# Columns of numbers that are no labels.
+_NOT_LABELS = ("row", "length")
 
 
 # What an encoder is called with, of a batch's tensors.
 ENCODER_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-# Columns with a teacher's logits, without padding as the rows themselves.
-TEACHER = "teacher_"
+# Columns with a teacher's logits; those of tokens are without padding, as the rows themselves.
+TEACHER, TEACHER_TOKENS = "teacher_", "teacher_tokens_"
 # And one with its states, float32 bytes: K layers of the first token, for each choice where there are any.
 TEACHER_STATES = "teacher_states"
-_TEACHER_PER_TOKEN = ("teacher_start_logits", "teacher_end_logits")
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerFast, *, pair: bool = False) -> list[list[int]]:
@@ -249,7 +128,7 @@ class Collator:
             "input_ids": tokenizer.pad_token_id,
             "token_type_ids": tokenizer.pad_token_type_id,
             "attention_mask": 0,
-            **_PER_TOKEN,
+            "labels": IGNORED_LABEL,
         }
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
@@ -270,10 +149,11 @@ class Collator:
         }
         if choices:
             batch = {name: value.view(len(rows), choices, width) for name, value in batch.items()}
-        for name in _PER_ROW & set(rows[0]) - set(batch):
-            values = [row[name] for row in rows]
-            dtype = torch.float32 if isinstance(values[0], float) else torch.long
-            batch[name] = torch.tensor(values, dtype=dtype)
+        for name in rows[0]:
+            if name not in (*batch, *_NOT_LABELS) and isinstance(rows[0][name], int | float):
+                values = [row[name] for row in rows]
+                dtype = torch.float32 if isinstance(values[0], float) else torch.long
+                batch["labels" if name == "label" else name] = torch.tensor(values, dtype=dtype)
         if TEACHER_STATES in rows[0]:
             states = np.stack([np.frombuffer(row[TEACHER_STATES], np.float32) for row in rows])
             shape = (len(rows), choices, -1, self.state_size) if choices else (len(rows), -1, self.state_size)
@@ -289,7 +169,7 @@ class Collator:
 def _stack_logits(values: Sequence[Any], name: str, width: int) -> Tensor:
     """Logits of a batch, those of tokens filled up with zeros."""
     tensors = [torch.tensor(value, dtype=torch.float32) for value in values]
-    if name not in _TEACHER_PER_TOKEN and tensors[0].dim() < 2:
+    if not name.startswith(TEACHER_TOKENS):
         return torch.stack(tensors)
     stacked = torch.zeros(len(tensors), width, *tensors[0].shape[1:])
     for index, tensor in enumerate(tensors):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from understudy.errors import ModelError
 
@@ -53,6 +54,13 @@ def check_labels(
     else:
         lines.append("Use a model fine-tuned on these labels, or name the data's labels with data.labels.")
     raise ModelError("\n".join(lines))
+
+
+def label_names(value: Any, labels: Sequence[str] | None) -> Any:
+    """A label's name, or those of a list; what has none is itself."""
+    if isinstance(value, list):
+        return [label_names(one, labels) for one in value]
+    return labels[value] if labels is not None and isinstance(value, int) else value
 
 
 def fold(name: str) -> str:

@@ -21,24 +21,15 @@ from typing import Any
 import datasets
 import numpy as np
 import pyarrow as pa
-from datasets import Dataset
+from datasets import Dataset, Features, Value
 from tqdm.auto import tqdm
 
 from understudy.data.labels import fold
-from understudy.data.readers import Problem
-from understudy.data.rows import (
-    RowReport,
-    check_row,
-    is_clean,
-    label_ids,
-    label_name,
-    refuse_if_bad,
-    row_features,
-    to_iob2,
-)
+from understudy.data.raw_rows import Problem
+from understudy.data.rows import RowReport, check_row, label_ids, refuse_if_bad
 from understudy.data.settings import DataSettings
 from understudy.data.sources import Source, check_settings, find_source
-from understudy.data.tasks import Task
+from understudy.data.task import Task
 from understudy.errors import DataError
 
 # Part of every cache key: raise it when the same source would give other rows.
@@ -88,7 +79,7 @@ def load_data(
     sources = {split: find_source(task, settings, split) for split in splits}
     declared = settings.labels or task.labels or next(iter(sources.values())).labels
     names = tuple(declared) if declared else None
-    if names is None and task.kind in ("classification", "token-classification"):
+    if names is None and task.kind.has_named_labels:
         names = _discover_labels(task, next(iter(sources.values())), labels)
     loaded = {}
     reports = {}
@@ -131,27 +122,18 @@ def _discover_labels(task: Task, source: Source, model_labels: Sequence[str] | N
         same_names = {fold(name) for name in found} <= {fold(name) for name in model_labels}
         if same_names or found == {str(index) for index in range(len(model_labels))}:
             return tuple(model_labels)
-    if task.kind == "token-classification":
-        types = sorted({tag[2:] for tag in found if tag[:2] in ("B-", "I-")})
-        return ("O", *(f"{prefix}-{name}" for name in types for prefix in "BI"))
-    if len(found) < 2:
-        raise DataError(
-            f"{source.name}: column {source.columns['label']!r} must have two or more different labels; "
-            f"found {sorted(found)}. Check that the file is whole, or name another with data.columns.label."
-        )
-    numeric = all(name.lstrip("-").isdigit() for name in found)
-    return tuple(sorted(found, key=int) if numeric else sorted(found))
+    try:
+        return task.kind.order_labels(found)
+    except DataError as error:
+        column = source.columns[task.kind.label_field]
+        raise DataError(f"{source.name}: column {column!r}: {error}") from None
 
 
 def _distinct_labels(task: Task, source: Source) -> set[str]:
-    column = source.columns["tags" if task.kind == "token-classification" else "label"]
+    column = source.columns[task.kind.label_field]
     found: set[str] = set()
     for row in source.rows():
-        value = row.values.get(column)
-        if task.kind == "token-classification":
-            found.update(to_iob2([str(tag) for tag in value]) if isinstance(value, list) else ())
-        elif is_clean(label_name(value)):  # others are reported with their rows
-            found.add(label_name(value))
+        found.update(task.kind.label_names(row.values.get(column)))
         if len(found) > MAX_LABELS:
             raise DataError(
                 f"{source.name}: column {column!r} has more than {MAX_LABELS:,} different values, "
@@ -164,7 +146,15 @@ def _checked(
     task: Task, source: Source, labels: Sequence[str] | None, bad_rows: str
 ) -> tuple[Dataset, RowReport]:
     """The checked rows of a source, from the cache where they were checked before."""
-    shape = [FORMAT_VERSION, task.kind, task.labels, source.key, source.name, dict(source.columns), labels]
+    shape = [
+        FORMAT_VERSION,
+        task.kind.name,
+        task.labels,
+        source.key,
+        source.name,
+        dict(source.columns),
+        labels,
+    ]
     key = hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:24]
     folder = cache_folder() / key
     if not (folder / "report.json").exists():
@@ -181,7 +171,8 @@ def _checked(
 
 def _write_rows(task: Task, source: Source, labels: Sequence[str] | None, folder: Path) -> None:
     """Check a source row by row into an Arrow file; the folder appears whole or not at all."""
-    features = row_features(task.kind, labels, pair="text_pair" in source.columns)
+    own = task.kind.features(labels, pair="text_pair" in source.columns)
+    features = Features({"row": Value("int64"), **own})
     ids = label_ids(labels, task.labels) if labels else None
     report = RowReport(source.name)
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -11,35 +11,13 @@ import csv
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
-
+from understudy.data.raw_rows import Column, Problem, RawRow
 from understudy.errors import DataError
 
 TABLE_SUFFIXES = (".csv", ".tsv")
 CONLL_SUFFIXES = (".conll", ".txt", ".train", ".testa", ".testb", ".iob", ".iob2", ".bio")
-
-Column = str | int
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Why a row cannot be used: a short name to count by, and the particulars."""
-
-    name: str
-    detail: str
-
-
-@dataclass(frozen=True)
-class RawRow:
-    """One row as its file gives it. `where` is the line, row or question a person can look up."""
-
-    where: str
-    values: dict[Column, Any] = field(default_factory=dict)
-    problem: Problem | None = None
 
 
 def _text_lines(path: Path) -> Iterator[str]:
@@ -139,6 +117,8 @@ def read_jsonl(path: Path) -> Iterator[RawRow]:
 
 def read_parquet(path: Path) -> Iterator[RawRow]:
     """Parquet, in batches."""
+    import pyarrow.parquet as pq
+
     try:
         file = pq.ParquetFile(path)
     except Exception as error:  # pyarrow raises its own, OSError and ValueError alike

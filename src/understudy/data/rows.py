@@ -1,27 +1,22 @@
-"""Judge raw rows: what is usable becomes a clean row with fixed columns, what is not is counted.
-
-Fixed columns by kind (`row` is the position among the rows of the source, counted from 0):
-
-    classification, regression   row, text, [text_pair,] label
-    question-answering           row, id, question, context, answers {text, answer_start}
-    multiple-choice              row, context, question, choices, label
-    token-classification         row, words, tags
-"""
+"""Judge raw rows: what is usable becomes a clean row, what is not is counted. Which columns a clean row has
+is its kind's to say; `row` is the position among the rows of the source, counted from 0."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from datasets import ClassLabel, Features, List, Value
+from typing import TYPE_CHECKING, Any
 
 from understudy.data.labels import fold
-from understudy.data.readers import Problem, RawRow
-from understudy.data.settings import MAX_CHARACTERS
-from understudy.data.tasks import KindName
+from understudy.data.raw_rows import Problem, RawRow
 from understudy.errors import DataError
+
+if TYPE_CHECKING:
+    from understudy.data.kind import RowKind
+
+# A megabyte of text in one row is a broken file and not an example.
+MAX_CHARACTERS = 1_000_000
 
 # How many places of each problem are kept for the report: enough to look at, bounded in memory.
 PLACES_KEPT = 5
@@ -67,35 +62,8 @@ class RowReport:
         return "\n".join(lines)
 
 
-def row_features(kind: KindName, labels: Sequence[str] | None, *, pair: bool) -> Features:
-    """The columns of a checked dataset."""
-    columns: dict[str, Any] = {"row": Value("int64")}
-    text = Value("string")
-    if kind in ("classification", "regression"):
-        columns["text"] = text
-        if pair:
-            columns["text_pair"] = text
-        columns["label"] = ClassLabel(names=list(labels)) if labels else Value("float64")
-    elif kind == "question-answering":
-        columns |= {
-            "id": text,
-            "question": text,
-            "context": text,
-            "answers": {"text": List(text), "answer_start": List(Value("int64"))},
-        }
-    elif kind == "multiple-choice":
-        columns |= {
-            "context": text,
-            "question": text,
-            "choices": List(text),
-            "label": Value("int64"),
-        }
-    else:
-        columns |= {"words": List(text), "tags": List(ClassLabel(names=list(labels or ())))}
-    return Features(columns)
-
-
-def _text(value: Any, name: str) -> str:
+def check_text(value: Any, name: str) -> str:
+    """A text of a row, or why it cannot be used."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         raise BadRowError("null text", f"{name} is null")
     if not isinstance(value, str):
@@ -126,13 +94,14 @@ def _text(value: Any, name: str) -> str:
 def is_clean(name: str) -> bool:
     """Whether a label's name could stand in a model's config."""
     try:
-        _text(name, "label")
+        check_text(name, "label")
     except BadRowError:
         return False
     return True
 
 
-def _label(value: Any, ids: Mapping[str, int]) -> int:
+def label_id(value: Any, ids: Mapping[str, int]) -> int:
+    """The id of a label as a file writes it."""
     name = label_name(value)
     if not name:
         raise BadRowError("null label", "label is null")
@@ -170,109 +139,8 @@ def label_ids(labels: Sequence[str], numbering: Sequence[str] | None = None) -> 
     return spellings | ids
 
 
-def _score(value: Any) -> float:
-    if value is None or value == "":
-        raise BadRowError("null label", "the score is null")
-    try:
-        score = float(value)
-    except (TypeError, ValueError):
-        raise BadRowError("score is not a number", f"label must be a number, got {value!r}") from None
-    if not math.isfinite(score):
-        raise BadRowError("score is not finite", f"label must be a finite number, got {value!r}")
-    return score
-
-
-def _check_text(values: Mapping[str, Any], ids: Mapping[str, int] | None) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        name: _text(values[name], name) for name in ("text", "text_pair") if name in values
-    }
-    row["label"] = _score(values["label"]) if ids is None else _label(values["label"], ids)
-    return row
-
-
-def _check_answers(values: Mapping[str, Any], _: Mapping[str, int] | None) -> dict[str, Any]:
-    context = _text(values["context"], "context")
-    answers = values["answers"]
-    texts, starts = (
-        (answers.get("text"), answers.get("answer_start")) if isinstance(answers, Mapping) else (None, None)
-    )
-    if not isinstance(texts, list) or not isinstance(starts, list):
-        raise BadRowError("answers have the wrong form", "answers must be {text: […], answer_start: […]}")
-    if len(texts) != len(starts):
-        raise BadRowError("answers have the wrong form", f"has {len(texts)} answers and {len(starts)} starts")
-    for text, start in zip(texts, starts, strict=True):
-        _text(text, "answer")
-        if not isinstance(start, int) or start < 0 or context[start : start + len(text)] != text:
-            raise BadRowError(
-                "answer is not at its place", f"{text!r} is not in the context at character {start}"
-            )
-    return {
-        "id": str(values.get("id", "")),
-        "question": _text(values["question"], "question"),
-        "context": context,
-        "answers": {"text": texts, "answer_start": starts},
-    }
-
-
-def _check_choices(values: Mapping[str, Any], _: Mapping[str, int] | None) -> dict[str, Any]:
-    choices = values["choices"]
-    if not isinstance(choices, Sequence) or isinstance(choices, str) or len(choices) < 2:
-        raise BadRowError("choices have the wrong form", "choices must be a list of at least two texts")
-    # RACE says A, B, C, D; others say 0, 1, 2, 3.
-    ids = {chr(ord("A") + index): index for index in range(len(choices))}
-    ids |= {str(index): index for index in range(len(choices))}
-    return {
-        "context": _text(values["context"], "context"),
-        # A question may be absent: then the context is continued by the choice.
-        "question": _text(values["question"], "question") if values.get("question") else "",
-        "choices": [_text(choice, f"choice {index}") for index, choice in enumerate(choices)],
-        "label": _label(values["label"], ids),
-    }
-
-
-def to_iob2(tags: Sequence[str]) -> list[str]:
-    """IOB1 or IOB2 tags as IOB2: every entity begins with B-. IOB2 comes out as it went in.
-
-    >>> to_iob2(["I-PER", "I-PER", "O", "I-ORG", "B-ORG"])
-    ['B-PER', 'I-PER', 'O', 'B-ORG', 'B-ORG']
-    """
-    result = []
-    previous = "O"
-    for tag in tags:
-        inside = tag.startswith("I-") and previous != "O" and previous[2:] == tag[2:]
-        result.append("B-" + tag[2:] if tag.startswith("I-") and not inside else tag)
-        previous = tag
-    return result
-
-
-def _check_tags(values: Mapping[str, Any], ids: Mapping[str, int] | None) -> dict[str, Any]:
-    words, tags = values["words"], values["tags"]
-    if not isinstance(words, list) or not isinstance(tags, list):
-        raise BadRowError("words and tags have the wrong form", "words and tags must be lists")
-    if not words:
-        raise BadRowError("empty text", "the sentence has no words")
-    if len(words) != len(tags):
-        raise BadRowError("words and tags differ in number", f"has {len(words)} words and {len(tags)} tags")
-    for tag in tags:
-        if tag != "O" and not (str(tag).startswith(("B-", "I-")) and len(tag) > 2):
-            raise BadRowError("unknown label", f"tag must be O, B-… or I-…; got {tag!r}")
-    return {
-        "words": [_text(word, f"word {index}") for index, word in enumerate(words)],
-        "tags": [_label(tag, ids or {}) for tag in to_iob2(tags)],
-    }
-
-
-_CHECKS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, int] | None], dict[str, Any]]] = {
-    "classification": _check_text,
-    "regression": _check_text,
-    "question-answering": _check_answers,
-    "multiple-choice": _check_choices,
-    "token-classification": _check_tags,
-}
-
-
 def check_row(
-    kind: KindName,
+    kind: RowKind,
     raw: RawRow,
     columns: Mapping[str, str | int],
     ids: Mapping[str, int] | None,
@@ -291,7 +159,7 @@ def check_row(
             return Problem("missing column", f"has no {column!r}, only {sorted(map(str, raw.values))}")
         values[name] = raw.values[column]
     try:
-        return _CHECKS[kind](values, ids)
+        return kind.check(values, ids)
     except BadRowError as bad:
         return bad.problem
 

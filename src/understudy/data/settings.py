@@ -6,10 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-# A megabyte of text in one row is a broken file and not an example.
-MAX_CHARACTERS = 1_000_000
-
-
 # YAML reads 0 as a number; what it reads no and yes as must be quoted by the user.
 LabelName = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) in (int, float) else name)]
 

@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 from datasets import ClassLabel, List
 
 from understudy.data.columns import guess_columns
-from understudy.data.readers import RawRow, read_file
+from understudy.data.raw_rows import RawRow
+from understudy.data.readers import read_file
 from understudy.data.rows import RowReport, refuse_if_bad
 from understudy.data.settings import DataSettings
-from understudy.data.tasks import KINDS, Hub, Task
+from understudy.data.task import Hub, Task
 from understudy.errors import DataError, RecipeError
 from understudy.files import hash_file
 
@@ -71,10 +72,10 @@ def check_settings(task: Task, settings: DataSettings) -> None:
     for name in ("config", "splits"):
         if getattr(settings, name) and not on_hub:
             raise RecipeError(f"data.{name} has an effect on hub datasets only; leave it out for files.")
-    if settings.stride is not None and task.kind != "question-answering":
-        raise RecipeError(f"data.stride has an effect on question answering only; task is {task.name}.")
+    if settings.stride is not None and not task.kind.has_windows:
+        raise RecipeError(f"data.stride has no effect on {task.kind}, which reads no windows; leave it out.")
     if settings.labels is not None:
-        if task.kind not in ("classification", "token-classification"):
+        if not task.kind.has_named_labels:
             raise RecipeError(f"data.labels has no effect on {task.kind}; leave it out.")
         if len(set(settings.labels)) != len(settings.labels):
             raise RecipeError(f"data.labels must differ from each other; got {settings.labels}.")
@@ -83,8 +84,7 @@ def check_settings(task: Task, settings: DataSettings) -> None:
                 f"data.labels must be an order of {list(task.labels)} for task {task.name}; got "
                 f"{settings.labels}."
             )
-    kind = KINDS[task.kind]
-    fields = kind.required + kind.optional
+    fields = task.kind.fields
     for name in settings.columns:
         if name not in fields:
             raise RecipeError(f"data.columns.{name} must be one of {', '.join(fields)}; got {name!r}.")
@@ -177,9 +177,8 @@ def _augmented_source(task: Task, folder: Path) -> Source:
             raise DataError(
                 f"data.augmented: {file} is not what understudy augment wrote. Run it again with --overwrite."
             )
-    kind = KINDS[task.kind]
     found = set(pq.read_schema(files[0]).names)
-    columns = {name: name for name in kind.required + kind.optional if name in found}
+    columns = {name: name for name in task.kind.fields if name in found}
 
     def rows() -> Iterator[RawRow]:
         return itertools.chain.from_iterable(read_file(file) for file in files)
@@ -224,7 +223,7 @@ def _hub_source(task: Task, settings: DataSettings, split: str) -> Source:
     usual = hub.columns if set(hub.columns.values()) <= set(dataset.column_names) else {}
     columns = settings.columns or usual
     named, guessed = guess_columns(task.kind, columns, dataset.column_names, name)
-    label_column = named.get("label", named.get("tags"))
+    label_column = named.get(task.kind.label_field)
     feature = dataset.features.get(label_column)
     feature = feature.feature if isinstance(feature, List) else feature
     labels = tuple(feature.names) if isinstance(feature, ClassLabel) else None

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from tokenizers import Encoding, Tokenizer
 
-from understudy.data.tasks import KindName
 from understudy.errors import RecipeError
 
 # As in BERT's own script; less where windows are short, so that a window always has room for context.
@@ -39,7 +38,7 @@ class Window:
 
 
 class TextReader:
-    """How the texts of a kind are tokenised and cut.
+    """How texts are tokenised and cut.
 
     Args:
         backend: of which the reader has a copy.
@@ -47,16 +46,17 @@ class TextReader:
         stride: tokens that neighbouring windows share; 128, or a third of the window where that is less,
             where not given. Of no effect on other kinds.
         truncation_side: from which texts are cut.
+        windows: whether the second of two texts is read in windows.
     """
 
     def __init__(
         self,
         backend: Tokenizer,
-        kind: KindName,
         *,
         max_length: int,
         stride: int | None = None,
         truncation_side: str = "right",
+        windows: bool = False,
     ) -> None:
         self.max_length = max_length
         self.truncation_side = truncation_side
@@ -67,7 +67,7 @@ class TextReader:
         self.question_limit = min(MAX_QUESTION_TOKENS, max_length // 3)
         strategy = "longest_first"
         self.stride = 0
-        if kind == "question-answering":
+        if windows:
             strategy = "only_second"
             self.stride = min(DEFAULT_STRIDE, max_length // 3) if stride is None else stride
             room = max_length - self.question_limit - self.backend.num_special_tokens_to_add(is_pair=True)
@@ -208,7 +208,9 @@ def _tokens_at(places: Sequence[int], encoding: Encoding) -> list[int]:
     """The token that has each character in it; -1 where none has, or where the text was cut before it."""
     tokens = [
         (start, end, token)
-        for token, ((start, end), part) in enumerate(zip(encoding.offsets, encoding.sequence_ids, strict=True))
+        for token, ((start, end), part) in enumerate(
+            zip(encoding.offsets, encoding.sequence_ids, strict=True)
+        )
         if part == 0 and end > start
     ]
     starts = [start for start, _, _ in tokens]

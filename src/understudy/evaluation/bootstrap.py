@@ -36,9 +36,7 @@ def estimate(metric: Metric, outcomes: Outcomes, *, seed: int = 0) -> Estimate:
     return _interval(metric(outcomes), samples)
 
 
-def estimate_difference(
-    metric: Metric, first: Outcomes, second: Outcomes, *, seed: int = 0
-) -> Estimate:
+def estimate_difference(metric: Metric, first: Outcomes, second: Outcomes, *, seed: int = 0) -> Estimate:
     """First minus second, the same rows drawn for both: what is hard for both cancels out."""
     if len(first) != len(second):
         raise ValueError(f"both must have the same rows, got {len(first)} and {len(second)}")

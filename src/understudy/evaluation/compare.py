@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from understudy.data.tasks import Task
+from understudy.data.task import Task
 from understudy.evaluation.bootstrap import estimate_difference
-from understudy.evaluation.metrics import METRICS
 from understudy.evaluation.score import Score
 
 
@@ -19,7 +18,7 @@ def compare(task: Task, scores: Mapping[str, Score], others: Mapping[str, Score]
             split: {
                 metric: asdict(
                     estimate_difference(
-                        METRICS[metric],
+                        task.kind.metric(metric),
                         score.predictions.outcomes,
                         others[split].predictions.outcomes,
                     )
@@ -29,7 +28,7 @@ def compare(task: Task, scores: Mapping[str, Score], others: Mapping[str, Score]
             for split, score in scores.items()
         }
     }
-    if task.kind != "regression":
+    if task.kind.has_agreement:
         content["agreement"] = {split: _agreement(score, others[split]) for split, score in scores.items()}
     return content
 

@@ -13,10 +13,9 @@ from torch import Tensor
 from transformers import EvalPrediction, PreTrainedModel, PreTrainedTokenizerFast
 
 from understudy.data.encode import Collator, encode
-from understudy.data.tasks import Task
+from understudy.data.task import Task
 from understudy.evaluation.bootstrap import Estimate, estimate
-from understudy.evaluation.metrics import METRICS
-from understudy.evaluation.outcomes import Logits, Predictions, judge
+from understudy.evaluation.outcomes import Logits, Predictions
 from understudy.models.pretrained import default_device
 from understudy.progress import progress
 
@@ -31,16 +30,15 @@ class EvaluationSplit:
 
     def judge(self, logits: Logits) -> Predictions:
         """Predictions of this split from its logits; what a model returns after them is left out."""
-        if self.task.kind == "question-answering":
-            logits = logits[:2]
-        elif isinstance(logits, tuple):
-            logits = logits[0]
-        return judge(self.task, self.rows, self.encoded, logits)
+        outputs = len(self.task.kind.outputs)
+        found: Predictions = self.task.kind.judge(self.task, self.rows, self.encoded, logits[:outputs])
+        return found
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """For Trainer's `compute_metrics`."""
-        outcomes = self.judge(prediction.predictions).outcomes
-        return {name: METRICS[name](outcomes) for name in self.task.metrics}
+        made = prediction.predictions
+        outcomes = self.judge(made if isinstance(made, tuple) else (made,)).outcomes
+        return {name: self.task.kind.metric(name)(outcomes) for name in self.task.metrics}
 
 
 def prepare_split(
@@ -81,7 +79,8 @@ def score_model(
 def score_logits(split: EvaluationSplit, logits: Logits) -> Score:
     """Score what a model said of a split, with intervals."""
     predictions = split.judge(logits)
-    metrics = {name: estimate(METRICS[name], predictions.outcomes) for name in split.task.metrics}
+    metric = split.task.kind.metric
+    metrics = {name: estimate(metric(name), predictions.outcomes) for name in split.task.metrics}
     return Score(metrics, predictions.details, predictions, len(split.rows))
 
 
@@ -98,7 +97,7 @@ def predict_logits(
     def run(batch: Mapping[str, Tensor]) -> tuple[NDArray[np.float32], ...]:
         with torch.inference_mode():
             output = model(**{name: value.to(device) for name, value in batch.items()})
-        names = ("start_logits", "end_logits") if "start_logits" in output else ("logits",)
+        names = [name for name in output if name.endswith("logits")]
         return tuple(output[name].float().cpu().numpy() for name in names)
 
     return collect_logits(run, tokenizer, encoded, batch_size=batch_size)
@@ -119,8 +118,7 @@ def collect_logits(
             rows = [encoded[index] for index in range(start, min(start + batch_size, len(encoded)))]
             parts.append(run(collate(rows)))
             advance(len(rows))
-    joined = tuple(_join(arrays) for arrays in zip(*parts, strict=True))
-    return joined[0] if len(joined) == 1 else joined
+    return tuple(_join(arrays) for arrays in zip(*parts, strict=True))
 
 
 def _join(arrays: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:

@@ -14,8 +14,9 @@ import transformers
 from huggingface_hub import snapshot_download
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
+from understudy.data.kind import RowKind
 from understudy.data.labels import check_labels, named_labels
-from understudy.data.tasks import Kind, Task
+from understudy.data.task import Task
 from understudy.data.tokens import PAD_TO_MULTIPLE_OF
 from understudy.errors import ModelError
 
@@ -105,7 +106,7 @@ def positions_of(config: Any) -> int | None:
     return positions
 
 
-def has_head_for(config: Any, task: Task | Kind) -> bool:
+def has_head_for(config: Any, task: Task | RowKind) -> bool:
     """Whether a checkpoint was saved with a head of the task's kind."""
     suffix = task.auto_class.removeprefix("AutoModel")
     return any(name.endswith(suffix) for name in config.architectures or ())
@@ -113,7 +114,7 @@ def has_head_for(config: Any, task: Task | Kind) -> bool:
 
 def model_labels(config: Any, task: Task) -> tuple[str, ...] | None:
     """Label names of a fine-tuned model; None where it has no such head or nobody named them."""
-    if task.kind not in ("classification", "token-classification") or not has_head_for(config, task):
+    if not task.kind.has_named_labels or not has_head_for(config, task):
         return None
     return named_labels(config.id2label)
 
@@ -138,10 +139,11 @@ def load_model(
     """
     config = load_config(model)
     if has_head_for(config, task):
-        if task.kind == "regression" and config.num_labels != 1:
+        wrong = task.kind.check_head(config)
+        if wrong is not None:
             raise ModelError(
-                f"{model} has a head of {config.num_labels} labels, and regression needs one output. Use a "
-                "model fine-tuned on scores, or an encoder without a head."
+                f"{model} does not fit {task.kind}: {wrong}. Use a model fine-tuned for it, or an encoder "
+                "without a head."
             )
         if labels is not None:
             names = named_labels(config.id2label)
@@ -158,7 +160,7 @@ def load_model(
             f"{model} has no head for {task.kind} (its architecture is {found}). Fine-tune it first: "
             f"understudy finetune {model} --task {task.name} …"
         )
-    set_labels(config, task, labels)
+    task.kind.configure(config, labels)
     set_dropout(config, dropout)
     auto_class = getattr(transformers, task.auto_class)
     options = {"attn_implementation": attention} if attention else {}
@@ -189,16 +191,6 @@ def load_encoder(
     )
     encoder.train(False)
     return encoder
-
-
-def set_labels(config: Any, task: Task, labels: Sequence[str] | None) -> None:
-    """Write the task's labels, or that there is one number to predict, into a config."""
-    if labels is not None:
-        config.id2label = dict(enumerate(labels))
-        config.label2id = {name: index for index, name in enumerate(labels)}
-    elif task.kind == "regression":
-        config.num_labels = 1
-        config.problem_type = "regression"
 
 
 def set_dropout(config: Any, dropout: float | None) -> None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 from transformers import BertConfig, PreTrainedModel
 
-from understudy.data.tasks import Task
+from understudy.data.task import Task
 from understudy.errors import ModelError, RecipeError
 from understudy.models.cut import LayerChoice, choose_layers, cut_weights
 from understudy.models.pretrained import (
@@ -22,7 +22,6 @@ from understudy.models.pretrained import (
     load_model,
     load_tokenizer,
     set_dropout,
-    set_labels,
 )
 
 STUDENT = "student"  # the folder in which a distillation leaves its model
@@ -144,7 +143,7 @@ def load_student(
         return load_model(settings.model, task, labels, fine_tuned=False, **options), None
     config = base_config(settings, teacher)
     if task is not None:
-        set_labels(config, task, labels)
+        task.kind.configure(config, labels)
     set_dropout(config, dropout)
     if attention is not None:
         config._attn_implementation = attention

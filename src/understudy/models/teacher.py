@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from understudy.data.tasks import Task
+from understudy.data.task import Task
 from understudy.models.pretrained import load_model
 
 

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from understudy.data.tasks import get_task
 from understudy.errors import OutputError, RecipeError
 from understudy.evaluation.bootstrap import Estimate, estimate_runs
-from understudy.evaluation.metrics import METRICS, Outcomes
+from understudy.evaluation.metrics import Outcomes
+from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_config
 from understudy.models.student import STUDENT, own_sizes, student_inside
 from understudy.recipe.load import apply_settings, load_recipe, parse_settings
@@ -303,7 +303,7 @@ def _table(
     rows, claims = [], []
     for task in teachers:
         name = get_task(task).headline
-        metric = METRICS[name]
+        metric = get_task(task).kind.metric(name)
         for variant in (FULL, *(one.name for one in ablation.variants)):
             found = runs(task, variant)
             mean = estimate_runs(metric, found)
@@ -327,7 +327,9 @@ def _table(
                     "claim": f"{claim.above} > {claim.below}",
                     "difference": asdict(difference),
                     "verdict": verdict(difference),
-                    "seeds": sum(metric(one) > metric(other) for one, other in zip(above, below, strict=True)),
+                    "seeds": sum(
+                        metric(one) > metric(other) for one, other in zip(above, below, strict=True)
+                    ),
                 }
             )
     return {

@@ -30,12 +30,13 @@ from understudy.stages.intermediate import match
 def check_teacher_head(facts: Facts) -> Iterator[Finding]:
     """A teacher that was never fine-tuned has no part to teach."""
     config = facts.teacher_config
-    if facts.fine_tuned and facts.task.kind == "regression" and config.num_labels != 1:
+    wrong = facts.task.kind.check_head(config) if has_head_for(config, facts.task) else None
+    if facts.fine_tuned and wrong is not None:
         yield Finding(
             "teacher_head",
             "error",
-            f"the teacher {facts.teacher} has a head of {config.num_labels} labels, and {facts.task.name} "
-            "has a number to predict. Give a teacher of numbers, or task: classification.",
+            f"the teacher {facts.teacher} does not fit {facts.task.name}: {wrong}. Use a teacher fine-tuned "
+            "on this task, or another task.",
         )
     elif facts.fine_tuned and not has_head_for(config, facts.task):
         found = ", ".join(config.architectures or ("none",))
@@ -59,17 +60,15 @@ def check_labels(facts: Facts) -> Iterator[Finding]:
 
 def check_teacher_knows(facts: Facts) -> Iterator[Finding]:
     """A head that was drawn and never trained says the same of every row, or anything."""
-    kind, config = facts.task.kind, facts.teacher_config
+    config, guess = facts.teacher_config, facts.task.kind.best_guess(facts.dev.rows)
     if not facts.fine_tuned or not has_head_for(config, facts.task) or any(check_labels(facts)):
         return
-    if kind not in ("classification", "multiple-choice"):
+    if guess is None:
         return
     model = load_model(facts.teacher, facts.task, facts.data.labels, fine_tuned=True)
     logits = predict_logits(model, facts.tokenizer, facts.dev.encoded, batch_size=32)
     said, meant = facts.dev.judge(logits).values, facts.dev.rows["label"][:]
     right = float(np.mean(np.array(said) == np.array(meant)))
-    counts = np.bincount(meant)
-    guess = counts.max() / counts.sum() if kind == "classification" else 1 / len(facts.dev.rows["choices"][0])
     if right <= guess:
         yield Finding(
             "teacher_knows",

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import PreTrainedTokenizerFast
 
 from understudy.augmentation.words import load_stop_words
 from understudy.data.sources import dev_splits
@@ -28,11 +27,11 @@ _FEW_OF_A_LABEL = 5
 
 def check_truncation(facts: Facts) -> Iterator[Finding]:
     """Rows that are cut are learnt, and scored, by their beginning alone."""
-    if facts.task.kind == "question-answering" or any(check_length(facts)):
+    if facts.task.kind.has_windows or any(check_length(facts)):
         return  # long contexts are read in windows
     rows, limit = facts.data.splits["train"], facts.recipe.max_length
     chosen = np.sort(np.random.default_rng(0).permutation(len(rows))[:_SAMPLE])
-    lengths = [_num_tokens(facts.tokenizer, rows[int(place)]) for place in chosen]
+    lengths = [facts.task.kind.count_tokens(facts.tokenizer, rows[int(place)]) for place in chosen]
     cut = float(np.mean(np.array(lengths) > limit))
     if cut > _CUT_SHARE:
         longest = positions_of(facts.teacher_config) or facts.tokenizer.model_max_length
@@ -87,11 +86,12 @@ def check_leak(facts: Facts) -> Iterator[Finding]:
 
 def check_unseen_labels(facts: Facts) -> Iterator[Finding]:
     """What no training row shows is not learnt."""
-    if facts.task.kind != "classification" or facts.data.labels is None:
+    field = facts.task.kind.label_field
+    if facts.task.kind.is_per_token or facts.data.labels is None:
         return
     dev = dev_splits(facts.task, facts.recipe.data)[0]
-    counts = Counter(facts.data.splits["train"]["label"][:])
-    seen, asked = set(counts), set(facts.data.splits[dev].unique("label"))
+    counts = Counter(facts.data.splits["train"][field][:])
+    seen, asked = set(counts), set(facts.data.splits[dev].unique(field))
     rare = [
         f"{facts.data.labels[label]} ({count})"
         for label, count in sorted(counts.items())
@@ -153,12 +153,3 @@ def check_augment(facts: Facts) -> Iterator[Finding]:
 
 def _text(row: dict[str, Any]) -> str:
     return repr([row[name] for name in sorted(row) if name not in ("row", "label", "tags", "id", "answers")])
-
-
-def _num_tokens(tokenizer: PreTrainedTokenizerFast, row: dict[str, Any]) -> int:
-    if "words" in row:
-        return len(tokenizer(row["words"], is_split_into_words=True)["input_ids"])
-    if "choices" in row:
-        question = row.get("question") or ""
-        return max(len(tokenizer(row["context"], f"{question} {one}")["input_ids"]) for one in row["choices"])
-    return len(tokenizer(row["text"], row.get("text_pair"))["input_ids"])

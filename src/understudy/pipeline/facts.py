@@ -14,14 +14,10 @@ from transformers import PreTrainedTokenizerFast
 
 from understudy.data.load import TaskData
 from understudy.data.sources import dev_splits
-from understudy.data.tasks import Task
+from understudy.data.task import Task
 from understudy.errors import ModelError, RecipeError
 from understudy.evaluation.score import EvaluationSplit, prepare_split
-from understudy.models.pretrained import (
-    load_config,
-    load_tokenizer,
-    set_labels,
-)
+from understudy.models.pretrained import load_config, load_tokenizer
 from understudy.models.student import base_config, check_start
 from understudy.recipe.distillation import IntermediateSettings
 from understudy.recipe.recipe import Recipe
@@ -100,7 +96,7 @@ class Facts:
 def untrained(config: Any, facts: Facts) -> Any:
     """A model of a config with the task's head and weights as they are drawn."""
     config = type(config).from_dict(config.to_dict())
-    set_labels(config, facts.task, facts.data.labels)
+    facts.task.kind.configure(config, facts.data.labels)
     return getattr(transformers, facts.task.auto_class).from_config(config)
 
 

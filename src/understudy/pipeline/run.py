@@ -16,10 +16,10 @@ import numpy as np
 
 from understudy.artifacts.artifact import ARTIFACT
 from understudy.data.sources import dev_splits
-from understudy.data.tasks import KINDS
 from understudy.errors import OutputError, PreflightError, RecipeError
 from understudy.evaluation.score import prepare_split
 from understudy.files import hash_file, write_atomically
+from understudy.kinds import get_kind, kind_names
 from understudy.models.pretrained import has_head_for, load_config
 from understudy.models.student import STUDENT, student_inside
 from understudy.pipeline.facts import Facts, Finding
@@ -129,7 +129,7 @@ def run_recipe(
         model = student_inside(model)
         config = load_config(str(model))
         # A model with a head for some task has been fine-tuned; the preflight sees where it is another's.
-        if any(has_head_for(config, kind) for kind in KINDS.values()):
+        if any(has_head_for(config, get_kind(name)) for name in kind_names()):
             teacher = str(model)
         else:
             encoder = str(model)

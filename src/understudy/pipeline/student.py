@@ -15,14 +15,14 @@ from understudy.artifacts.onnx import TensorModel
 from understudy.artifacts.session import Arrays, Logits
 from understudy.data.load import load_data
 from understudy.data.sources import dev_splits
-from understudy.data.tasks import get_task
 from understudy.errors import OutputError
+from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_config, load_model, load_tokenizer, model_labels
 from understudy.models.student import STUDENT
 from understudy.pipeline.voice import speaking
+from understudy.predictor.predictor import Predictor
 from understudy.recipe.load import load_recipe, parse_settings
 from understudy.recipe.recipe import Recipe
-from understudy.serve.predictor import Predictor
 from understudy.stages.distill import distill_from_recipe, distill_recipe, hash_inputs
 from understudy.stages.result import ARTIFACT_FOLDER, RECIPE, RESULT, StageResult, resolve_paths
 
@@ -163,4 +163,4 @@ def open_student(output_dir: Path) -> Predictor:
     )
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
-    return Predictor.of(artifact, session, tokenizer.backend_tokenizer)
+    return Predictor.from_parts(artifact, session, tokenizer.backend_tokenizer)

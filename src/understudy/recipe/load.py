@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from understudy.data.tasks import get_task
 from understudy.errors import RecipeError
+from understudy.kinds.tasks import get_task
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.shelf import read_shipped, shipped_recipes
 

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from understudy.augmentation.settings import AugmentSettings
 from understudy.data.settings import CorpusSettings, DataSettings
-from understudy.data.tasks import Task, get_task
+from understudy.data.task import Task
 from understudy.errors import RecipeError
+from understudy.kinds.tasks import get_task
 from understudy.models.student import StudentSettings
 from understudy.recipe.distillation import (
     GeneralSettings,
@@ -256,7 +257,7 @@ def _check_choice(name: str, block: Any, key: str, value: Any) -> Any:
 
 def _refuse_without_effect(recipe: Recipe) -> None:
     """A key that the method never reads is a mistake, not a wish to pass over."""
-    if recipe.task is not None and recipe.task_row.kind == "regression":
+    if recipe.task is not None and not recipe.task_row.kind.has_classes:
         for name in ("prediction", "soft_labels"):
             block = getattr(recipe, name) or PredictionSettings()
             idle = sorted({"temperature", "squared"} & {*_given(block), *block.search})
@@ -293,7 +294,7 @@ def _check_predictions(recipe: Recipe) -> None:
         )
     if recipe.teacher is not None:
         raise RecipeError("teacher and soft_labels.predictions exclude each other: the file is the teacher.")
-    if recipe.task_row.kind in ("question-answering", "token-classification"):
+    if not recipe.task_row.kind.accepts_predictions:
         raise RecipeError(
             "soft_labels.predictions serves classes, choices and scores; predictions of "
             f"{recipe.task_row.kind} belong to a tokenizer's tokens. Give a teacher."

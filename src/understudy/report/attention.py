@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from understudy.data.tasks import Task
+from understudy.data.task import Task
 from understudy.models.pretrained import load_model, load_tokenizer
 from understudy.training.model import encoder_inputs
 

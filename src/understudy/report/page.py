@@ -10,8 +10,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from understudy.data.tasks import get_task
+from understudy.data.kind import Kind
 from understudy.files import write_atomically
+from understudy.kinds.tasks import get_task
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import load_config
 from understudy.models.student import STUDENT
@@ -38,7 +39,7 @@ def write_report(folder: Path, *, teacher: str, summary: Mapping[str, Any]) -> N
         _learning(folder / DISTILLED, distilled),
         _attention(folder, teacher, summary, distilled, rows),
         _answers(summary, distilled, rows),
-        _disagreements(rows),
+        _disagreements(rows, get_task(summary["task"]).kind),
         _augmentation(folder),
         _again(folder, summary, distilled),
     ]
@@ -160,9 +161,12 @@ def _attention(
     distilled: Mapping[str, Any],
     rows: Sequence[Mapping[str, Any]],
 ) -> str:
-    texts = [text for text in map(_texts, rows) if text and 4 <= sum(len(one.split()) for one in text) <= 14][
-        :2
-    ]
+    texts_of = get_task(summary["task"]).kind.texts
+    texts = [
+        text
+        for text in map(texts_of, rows)
+        if text and len(text) <= 2 and 4 <= sum(len(one.split()) for one in text) <= 14
+    ][:2]
     student = str(folder / DISTILLED / STUDENT)
     paired = _paired(student, teacher, distilled)
     if not paired:
@@ -199,12 +203,12 @@ def _answers(
     summary: Mapping[str, Any], distilled: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 ) -> str:
     task, labels = get_task(summary["task"]), distilled["labels"]
-    if task.kind == "regression":
+    if task.kind.picture == "scatter":
         picture = scatter(
             *([float(row[name]) for row in rows] for name in ("label", "prediction", "against"))
         )
         return _section("Answers", _pictures([picture]))
-    if task.kind != "classification" or not labels or len(labels) > _MOST_LABELS:
+    if task.kind.picture != "confusion" or not labels or len(labels) > _MOST_LABELS:
         return ""
     tables = []
     for who, field in (("teacher", "against"), ("student", "prediction")):
@@ -227,7 +231,7 @@ def _answers(
     return _section("Answers", f"<div class=pictures>{''.join(tables)}</div>")
 
 
-def _disagreements(rows: Sequence[Mapping[str, Any]]) -> str:
+def _disagreements(rows: Sequence[Mapping[str, Any]], kind: Kind) -> str:
     """Rows on which student and teacher differ, those that the teacher has right first."""
     differ = [row for row in rows if row["prediction"] != row["against"]]
     if not differ:
@@ -235,11 +239,11 @@ def _disagreements(rows: Sequence[Mapping[str, Any]]) -> str:
     if all(isinstance(row["prediction"], float) for row in rows):
         differ = sorted(differ, key=lambda row: -abs(row["prediction"] - row["against"]))
     else:
-        differ = sorted(differ, key=lambda row: _gold(row) != row["against"])
+        differ = sorted(differ, key=lambda row: kind.gold(row) != row["against"])
     lines = [
         [
-            _safe(_shown(row)),
-            *(_safe(_cut(_value(one))) for one in (_gold(row), row["against"], row["prediction"])),
+            _safe(_shown(row, kind)),
+            *(_safe(_cut(_value(one))) for one in (kind.gold(row), row["against"], row["prediction"])),
         ]
         for row in differ[:_MOST_ROWS]
     ]
@@ -281,28 +285,8 @@ def _again(folder: Path, summary: Mapping[str, Any], distilled: Mapping[str, Any
     return _section("Do it again", "".join(parts))
 
 
-def _texts(row: Mapping[str, Any]) -> tuple[str, ...]:
-    if "words" in row:
-        return (" ".join(row["words"]),)
-    names = ("question", "context") if "answers" in row else ("text", "text_pair")
-    return tuple(str(row[name]) for name in names if row.get(name))
-
-
-def _shown(row: Mapping[str, Any]) -> str:
-    if "choices" in row:
-        return (
-            _cut(f"{row['context']} {row.get('question') or ''}")
-            + " / "
-            + " / ".join(map(str, row["choices"]))
-        )
-    return " ⁄ ".join(_cut(text) for text in _texts(row))
-
-
-def _gold(row: Mapping[str, Any]) -> Any:
-    if "answers" in row:
-        texts = row["answers"]["text"]
-        return texts[0] if texts else ""
-    return row["tags"] if "tags" in row else row["label"]
+def _shown(row: Mapping[str, Any], kind: Kind) -> str:
+    return " ⁄ ".join(_cut(text) for text in kind.texts(row))
 
 
 def _value(value: Any) -> str:

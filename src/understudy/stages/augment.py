@@ -15,9 +15,10 @@ import yaml
 from transformers import AutoModelForMaskedLM
 
 from understudy.augmentation.candidates import Candidates, MaskedWords
-from understudy.augmentation.examples import Row, entity_names
 from understudy.augmentation.run import augment_rows, shard_counts, shard_schema, write_shard
 from understudy.augmentation.vectors import load_vectors
+from understudy.data.kind import Row
+from understudy.data.labels import label_names
 from understudy.data.load import TaskData, load_data
 from understudy.data.sources import AUGMENTED_ROWS
 from understudy.errors import ModelError, RecipeError
@@ -86,7 +87,7 @@ def augment_from_recipe(
     settings = recipe.augment
     if settings is None or settings.model is None:
         raise RecipeError("augment.model must be given: a folder or a hub name of a masked language model.")
-    if recipe.task_row.kind != "token-classification" and settings.entities != "keep":
+    if not recipe.task_row.kind.has_entities and settings.entities != "keep":
         raise RecipeError(f"augment.entities has no effect on {recipe.task_row.kind}. Leave it out.")
     unread = [name for name in ("model", "training", "dropout", "attention") if getattr(recipe, name)]
     if unread:
@@ -187,8 +188,8 @@ class ShardMaker:
         self.num_rows = num_rows
         self.kind = recipe.task_row.kind
         self.schema = shard_schema(self.kind, pair="text_pair" in data.columns)
-        swap = settings.entities == "swap" and self.kind == "token-classification"
-        names = entity_names(self.rows(range(len(data.splits["train"])))) if swap else {}
+        swap = settings.entities == "swap"
+        names = self.kind.entity_names(self.rows(range(len(data.splits["train"])))) if swap else {}
         vectors = (
             load_vectors(
                 Path(settings.vectors), Path(settings.vector_words) if settings.vector_words else None
@@ -212,10 +213,9 @@ class ShardMaker:
         rows, labels = self.data.splits["train"], self.data.labels
         for place in places:
             row = rows[place]
-            if labels is not None and "label" in row:
-                row["label"] = labels[row["label"]]
-            if labels is not None and "tags" in row:
-                row["tags"] = [labels[tag] for tag in row["tags"]]
+            if labels is not None:
+                field = self.kind.label_field
+                row[field] = label_names(row[field], labels)
             yield row
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from understudy.artifacts.artifact import ARTIFACT, read_artifact
 from understudy.artifacts.onnx import input_names
-from understudy.data.tasks import KINDS, get_task
 from understudy.errors import ModelError, OutputError, RecipeError
+from understudy.kinds import get_kind, kind_names
+from understudy.kinds.tasks import get_task
 from understudy.models.flop import forward_flop
 from understudy.models.pretrained import (
     has_head_for,
@@ -151,14 +152,14 @@ def _torch_model(folder: str, shown: str) -> _Model:
     import transformers
 
     config = load_config(folder)
-    found = [kind for kind in KINDS.values() if has_head_for(config, kind)]
-    auto_class = found[0].auto_class if found else "AutoModel"
+    found = [kind for kind in map(get_kind, kind_names()) if has_head_for(config, kind)]
+    auto_class, kind_name = (found[0].auto_class, found[0].name) if found else ("AutoModel", None)
     with torch.device("meta"):
         model = getattr(transformers, auto_class).from_config(config)
     names = input_names(model, load_tokenizer(folder).model_input_names)
     candidate = Candidate(
         shown,
-        functools.partial(open_folder, folder, auto_class),
+        functools.partial(open_folder, folder, auto_class, kind_name),
         [name for name in names if name != "attention_mask"],
         config.vocab_size,
     )

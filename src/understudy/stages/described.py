@@ -1,4 +1,4 @@
-"""How text becomes a model's inputs and logits become predictions, saved beside every student and artifact."""
+"""How text becomes a model's inputs and logits become predictions, saved with students and artifacts."""
 
 from __future__ import annotations
 
@@ -7,16 +7,8 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerFast
 
-from understudy.artifacts.onnx import output_names
 from understudy.data.load import TaskData
 from understudy.recipe.recipe import Recipe
-
-# Fields of a row, in the order in which a caller of Predictor gives them.
-_TEXT_FIELDS = ("text", "text_pair", "words")
-_FIELDS = {
-    "question-answering": ("question", "context"),
-    "multiple-choice": ("context", "question", "choices"),
-}
 
 
 def describe_input(
@@ -32,8 +24,8 @@ def describe_input(
     columns = next(iter(data.splits.values())).column_names
     return {
         "task": task.name,
-        "kind": task.kind,
-        "fields": [name for name in _FIELDS.get(task.kind, _TEXT_FIELDS) if name in columns],
+        "kind": task.kind.name,
+        "fields": [name for name in task.kind.inputs if name in columns],
         "labels": data.labels,
         "unanswerable": task.unanswerable,
         "max_length": recipe.max_length,
@@ -41,5 +33,5 @@ def describe_input(
         "truncation_side": tokenizer.truncation_side,
         "padding": {name: ids[name] for name in ids if name in inputs},
         "inputs": list(inputs),
-        "outputs": list(output_names(task.kind)),
+        "outputs": list(task.kind.outputs),
     }

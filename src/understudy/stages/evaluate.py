@@ -9,6 +9,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from understudy.data.labels import label_names
 from understudy.data.load import TaskData, load_data
 from understudy.data.sources import dev_splits
 from understudy.errors import OutputError, RecipeError
@@ -97,22 +98,25 @@ def evaluate(
         content |= compare(run.task_row, scores, other)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        write_predictions(folder / PREDICTIONS, loaded, scores, others[0] if others else None)
+        label_field = run.task_row.kind.label_field
+        write_predictions(folder / PREDICTIONS, loaded, label_field, scores, others[0] if others else None)
         write_result(folder, content)
     return StageResult(folder, content)
 
 
 def write_predictions(
-    path: Path, data: TaskData, scores: Mapping[str, Score], others: Mapping[str, Score] | None
+    path: Path,
+    data: TaskData,
+    label_field: str,
+    scores: Mapping[str, Score],
+    others: Mapping[str, Score] | None,
 ) -> None:
     """Every row with its fields, its label, and what one model or both said of it."""
     lines = []
     for split, rows in data.splits.items():
         said = {"prediction": scores[split]} | ({"against": others[split]} if others else {})
         for place, row in enumerate(rows):
-            for field in ("label", "tags"):
-                if field in row:
-                    row[field] = label_names(row[field], data.labels)
+            row[label_field] = label_names(row[label_field], data.labels)
             answers = {
                 who: label_names(score.predictions.values[place], data.labels) for who, score in said.items()
             }
@@ -125,13 +129,6 @@ def read_predictions(path: Path, split: str) -> list[dict[str, Any]]:
     # Not splitlines: a text may have other ends of lines in it.
     rows = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
     return [row for row in rows if row["split"] == split]
-
-
-def label_names(value: Any, labels: Sequence[str] | None) -> Any:
-    """A label's name, or those of a list; what has none is itself."""
-    if isinstance(value, list):
-        return [label_names(one, labels) for one in value]
-    return labels[value] if labels is not None and isinstance(value, int) else value
 
 
 def evaluation_recipe(

@@ -20,9 +20,10 @@ from understudy.artifacts.artifact import ARTIFACT, Artifact, ExportedModel, rea
 from understudy.artifacts.card import Origin, write_card
 from understudy.artifacts.gate import quantize_less
 from understudy.artifacts.int8 import parts_of, quantize
-from understudy.artifacts.onnx import OPSET, export_onnx, input_names, output_names
+from understudy.artifacts.onnx import OPSET, export_onnx, input_names
 from understudy.artifacts.session import open_file
 from understudy.data.encode import Collator
+from understudy.data.kind import Kind
 from understudy.data.load import TaskData, load_data
 from understudy.data.sources import dev_splits
 from understudy.errors import ModelError, OutputError
@@ -36,6 +37,7 @@ from understudy.evaluation.score import (
     score_logits,
 )
 from understudy.files import hash_file, write_atomically
+from understudy.kinds import get_rows
 from understudy.models.pretrained import load_config, model_labels
 from understudy.models.student import STUDENT, student_inside
 from understudy.recipe.load import load_recipe
@@ -98,7 +100,7 @@ def export(
 
     Example:
         >>> understudy.export("students/sst2", output_dir="artifacts/sst2")  # doctest: +SKIP
-        >>> from understudy.serve import Predictor                           # doctest: +SKIP
+        >>> from understudy.predictor import Predictor                           # doctest: +SKIP
         >>> Predictor("artifacts/sst2")("a fine film")["label"]              # doctest: +SKIP
         'positive'
     """
@@ -106,7 +108,9 @@ def export(
     check_is_folder(folder.resolve())
     is_artifact = (folder / ARTIFACT).is_file()
     if folder.is_dir() and any(folder.iterdir()) and not (is_artifact and overwrite):
-        remedy = "Use --overwrite to replace it, or another" if is_artifact else "It is no artifact: use another"
+        remedy = (
+            "Use --overwrite to replace it, or another" if is_artifact else "It is no artifact: use another"
+        )
         raise OutputError(f"{folder} is there already. {remedy} --output-dir.")
     run = evaluation_recipe(model, task=task, data=data, recipe=recipe, settings=settings)
     check_apart(folder, [student, *input_paths(run)])
@@ -127,7 +131,9 @@ def export(
         write_artifact(working, artifact)
         if speed:
             artifact = replace(artifact, details={**artifact.details, "speed": _time(subject, working)})
-        (working / CARD).write_text(write_card(artifact, _origin(str(student), str(model))), "utf-8")
+        (working / CARD).write_text(
+            write_card(artifact, _origin(str(student), str(model)), subject.kind), "utf-8"
+        )
         content = write_artifact(working, artifact)
         _replace(folder, working)
     finally:
@@ -176,7 +182,7 @@ class _Subject:
     inputs: tuple[str, ...]
 
     @property
-    def kind(self) -> Any:
+    def kind(self) -> Kind:
         return self.run.task_row.kind
 
 
@@ -220,7 +226,7 @@ class _Maker:
         export_onnx(subject.model, subject.kind, subject.inputs, file)
         self.logits = self._logits(file, "onnxruntime")
         difference = max(_difference(self.logits[name], truth[name]) for name in truth)
-        largest = max(float(np.abs(part).max()) for one in truth.values() for part in _parts(one))
+        largest = max(float(np.abs(part).max()) for one in truth.values() for part in one)
         num_rows = sum(len(split.rows) for split in subject.splits.values())
         logger.info("fp32: at most %.1e from torch's logits on %d rows", difference, num_rows)
         if difference > PARITY * max(1.0, largest):
@@ -333,7 +339,7 @@ class _Maker:
             np.mean(
                 [
                     np.mean((part - whole[chosen][tuple(slice(size) for size in part.shape)]) ** 2)
-                    for part, whole in zip(_parts(found), _parts(self.logits[name]), strict=True)
+                    for part, whole in zip(found, self.logits[name], strict=True)
                 ]
             )
         )
@@ -341,25 +347,19 @@ class _Maker:
 
 def run_exported(file: Path, engine: str, subject: _Subject, encoded: Any) -> Logits:
     """Logits of encoded rows by an exported file."""
-    session = open_file(file, engine, subject.inputs, output_names(subject.kind), threads=None)
+    session = open_file(file, engine, subject.inputs, subject.kind.outputs, threads=None)
 
     def run(batch: Mapping[str, Tensor]) -> tuple[NDArray[np.float32], ...]:
         arrays = {name: batch[name].numpy() for name in subject.inputs}
         shape = arrays["input_ids"].shape
         made = session({name: value.reshape(-1, shape[-1]) for name, value in arrays.items()})
-        if subject.kind == "multiple-choice":  # a text for each choice, with one logit
-            return tuple(one.reshape(shape[:2]) for one in made)
-        return made
+        return tuple(subject.kind.join_texts(one, shape) for one in made)
 
     return collect_logits(run, subject.tokenizer, encoded, batch_size=_BATCH)
 
 
-def _parts(logits: Logits) -> tuple[NDArray[np.floating], ...]:
-    return logits if isinstance(logits, tuple) else (logits,)
-
-
 def _difference(first: Logits, second: Logits) -> float:
-    pairs = zip(_parts(first), _parts(second), strict=True)
+    pairs = zip(first, second, strict=True)
     return max(float(np.abs(one - other).max()) for one, other in pairs)
 
 
@@ -429,7 +429,7 @@ def add_speed_to_card(folder: Path, student: str | Path, timed: Mapping[str, Any
         artifact, details={**artifact.details, "speed": _speed(timed, next(iter(timed["models"])))}
     )
     origin = _origin(str(student), str(student_inside(student)))
-    write_atomically(folder / CARD, write_card(artifact, origin))
+    write_atomically(folder / CARD, write_card(artifact, origin, get_rows(artifact.kind)))
 
 
 def _origin(student: str, model: str) -> Origin:

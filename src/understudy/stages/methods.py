@@ -14,6 +14,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 
 from understudy.data.encode import TEACHER_STATES
+from understudy.data.kind import Kind
 from understudy.errors import RecipeError
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import check_max_length, load_config
@@ -36,7 +37,6 @@ from understudy.stages.trials import Lesson, train_trials
 from understudy.training.arguments import build_arguments
 from understudy.training.model import match_models
 from understudy.training.objectives import PatientObjectives, PredictionObjectives
-from understudy.training.prediction import KindLosses
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ def _tinybert(run: Run) -> str:
             torch.distributed.barrier()  # the first process has saved it
         start = run.output_dir / INTERMEDIATE / STUDENT
     padded = recipe.normalization == "padded"
-    kind = KindLosses(run.prepared.task.kind)
+    kind = run.prepared.task.kind
     lesson = Lesson(
         settings,
         lambda: with_answers(run, settings),
@@ -132,7 +132,7 @@ def _soft_labels(run: Run, *, layers: tuple[int, ...] = ()) -> str:
     """Labels and soft labels. States of `layers` are asked of the teacher too, for a stage that follows."""
     settings = run.recipe.soft_labels
     assert settings is not None
-    kind = KindLosses(run.prepared.task.kind)
+    kind = run.prepared.task.kind
 
     def train() -> Dataset:
         rows = with_answers(run, settings, layers)
@@ -161,7 +161,7 @@ def _patient(run: Run) -> str:
             torch.distributed.barrier()  # the first process has chosen
         result = json.loads((run.output_dir / SOFT_LABELS / RESULT).read_text("utf-8"))
         soft = soft.choose(result["values"])
-    kind = KindLosses(run.prepared.task.kind)
+    kind = run.prepared.task.kind
     lesson = Lesson(
         settings,
         lambda: with_answers(run, settings, teacher_layers),
@@ -222,9 +222,7 @@ def _patient_layers(run: Run, settings: PatientSettings) -> tuple[int, ...]:
     return layer_map(settings.layer_map, num_student, load_config(run.teacher).num_hidden_layers)
 
 
-def patient_objectives(
-    kind: KindLosses, soft: SoftLabelSettings, settings: PatientSettings
-) -> PatientObjectives:
+def patient_objectives(kind: Kind, soft: SoftLabelSettings, settings: PatientSettings) -> PatientObjectives:
     """Patient KD's objectives as two blocks of the recipe say."""
     return PatientObjectives(
         kind,
@@ -241,7 +239,7 @@ def patient_objectives(
 def _match_patient(
     run: Run, settings: PatientSettings, student: PreTrainedModel, channels: torch.Tensor | None
 ) -> None:
-    kind, soft = KindLosses(run.prepared.task.kind), SoftLabelSettings()
+    kind, soft = run.prepared.task.kind, SoftLabelSettings()
     try:
         match_models(
             student,

@@ -22,7 +22,7 @@ from datasets import Dataset, concatenate_datasets
 from numpy.typing import NDArray
 
 from understudy.data.encode import TEACHER
-from understudy.data.tasks import KindName
+from understudy.data.kind import Kind
 from understudy.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ SMALLEST = 1e-6
 
 
 def add_predictions(
-    encoded: Dataset, kind: KindName, labels: Sequence[str] | None, file: Path, *, quiet: bool = False
+    encoded: Dataset, kind: Kind, labels: Sequence[str] | None, file: Path, *, quiet: bool = False
 ) -> Dataset:
     """The encoded rows with a column of logits read from the file.
 
@@ -60,24 +60,25 @@ def add_predictions(
         )
     chosen = [logits[index] for index in order[places]]
     _check_sizes(file, kind, labels, chosen, encoded)
-    if kind != "regression" and not quiet:
+    if kind.has_classes and not quiet:
         _say_agreement(file, chosen, encoded, labels)
     column = pa.array(chosen, pa.list_(pa.float32()))
     return concatenate_datasets([encoded, Dataset(pa.table({TEACHER + "logits": column}))], axis=1)
 
 
-def _read(file: Path, kind: KindName) -> tuple[NDArray[np.int64], list[NDArray[np.float32]]]:
+def _read(file: Path, kind: Kind) -> tuple[NDArray[np.int64], list[NDArray[np.float32]]]:
     """Row numbers and logits as they stand in the file."""
     if not file.is_file():
         raise DataError(f"soft_labels.predictions must be a Parquet file; {file} is none.")
+    is_arrow = file.suffix == ".arrow"
     try:
-        table = _read_arrow(file) if file.suffix == ".arrow" else pq.read_table(file)
+        table = _read_arrow(file) if is_arrow else pq.read_table(file)
     except (OSError, pa.ArrowInvalid) as error:
         raise DataError(
-            f"soft_labels.predictions: {file} cannot be read as {'Arrow' if file.suffix == '.arrow' else 'Parquet'}"
-            f": {error} Write it with pandas' to_parquet."
+            f"soft_labels.predictions: {file} cannot be read as {'Arrow' if is_arrow else 'Parquet'}: "
+            f"{error} Write it with pandas' to_parquet."
         ) from None
-    names = ("score", "logits") if kind == "regression" else ("logits", "probabilities")
+    names = ("logits", "probabilities") if kind.has_classes else ("score", "logits")
     name = next((name for name in names if name in table.column_names), None)
     if name is None or "row" not in table.column_names:
         raise DataError(
@@ -157,19 +158,15 @@ def _check_rows(file: Path, numbers: NDArray[np.int64]) -> None:
 
 def _check_sizes(
     file: Path,
-    kind: KindName,
+    kind: Kind,
     labels: Sequence[str] | None,
     chosen: Sequence[NDArray[np.float32]],
     encoded: Dataset,
 ) -> None:
     """One number for each label or choice."""
     found = np.array([len(values) for values in chosen])
-    if kind == "multiple-choice":
-        expected = np.array([len(choices) for choices in encoded["input_ids"]])
-        what = "choices of each question"
-    else:
-        expected = np.full(len(found), 1 if labels is None else len(labels))
-        what = "numbers" if labels is None else f"labels ({', '.join(labels[:12])})"
+    expected = kind.num_values(encoded, labels)
+    what = f"labels ({', '.join(labels[:12])})" if labels is not None else f"predictions of {kind}"
     wrong = np.flatnonzero(found != expected)
     if len(wrong):
         place = int(wrong[0])

@@ -9,8 +9,11 @@ if TYPE_CHECKING:
     from understudy.timing.measure import Run
 
 
-def open_folder(folder: str, auto_class: str, threads: int) -> Run:
+def open_folder(folder: str, auto_class: str, kind_name: str | None, threads: int) -> Run:
     """A model's folder in torch, in fp32."""
+    from understudy.kinds import get_kind
+
+    kind = get_kind(kind_name) if kind_name is not None else None
     import torch
     import transformers
 
@@ -22,8 +25,8 @@ def open_folder(folder: str, auto_class: str, threads: int) -> Run:
     def run(arrays):  # type: ignore[no-untyped-def]  # as Run
         with torch.inference_mode():
             inputs = {name: torch.from_numpy(value) for name, value in arrays.items()}
-            if auto_class == "AutoModelForMultipleChoice":
-                inputs = {name: value.unsqueeze(1) for name, value in inputs.items()}
+            if kind is not None:
+                inputs = dict(zip(inputs, kind.separate_texts(tuple(inputs.values())), strict=True))
             model(**inputs)
 
     return run

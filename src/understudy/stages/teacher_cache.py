@@ -30,9 +30,9 @@ from datasets import Dataset, concatenate_datasets
 from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments
 
-from understudy.data.encode import ENCODER_INPUTS, TEACHER, TEACHER_STATES, Collator
+from understudy.data.encode import ENCODER_INPUTS, TEACHER, TEACHER_STATES, TEACHER_TOKENS, Collator
+from understudy.data.kind import Kind
 from understudy.data.load import cache_folder
-from understudy.data.tasks import KindName
 from understudy.errors import OutputError
 from understudy.files import hash_file, write_atomically
 from understudy.progress import progress
@@ -62,7 +62,7 @@ class Shard:
 
 def add_teacher_answers(
     encoded: Dataset,
-    kind: KindName,
+    kind: Kind,
     load_teacher: Callable[[], PreTrainedModel],
     tokenizer: PreTrainedTokenizerFast,
     teacher_hash: str,
@@ -80,7 +80,13 @@ def add_teacher_answers(
         arguments: say the precision, the device and this process' place among others.
         layers: whose first token's states are wanted, counted from 1.
     """
-    decided_by = [FORMAT_VERSION, teacher_hash, encoded._fingerprint, kind, str(autocast_dtype(arguments))]
+    decided_by = [
+        FORMAT_VERSION,
+        teacher_hash,
+        encoded._fingerprint,
+        kind.name,
+        str(autocast_dtype(arguments)),
+    ]
     key = hashlib.sha256(json.dumps(decided_by).encode()).hexdigest()[:24]
     folder = cache_folder() / f"teacher-{key}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +110,8 @@ def add_teacher_answers(
                 "UNDERSTUDY_CACHE to a folder that all machines share."
             )
     predictions = _open([shard.predictions for shard in shards]).remove_columns(["row"])
-    predictions = predictions.rename_columns({name: TEACHER + name for name in predictions.column_names})
+    prefix = TEACHER_TOKENS if kind.is_per_token else TEACHER
+    predictions = predictions.rename_columns({name: prefix + name for name in predictions.column_names})
     parts = [encoded, predictions]
     if layers:
         parts.append(_open([shard.states for shard in shards if shard.states is not None]))
@@ -133,7 +140,7 @@ def _fill(
     shard: Shard,
     files: Collection[Path],
     rows: Dataset,
-    kind: KindName,
+    kind: Kind,
     teacher: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
     arguments: TrainingArguments,
@@ -150,8 +157,7 @@ def _fill(
     lengths = np.asarray(rows["length"][:])
     order = np.argsort(-lengths, kind="stable")
     precision = autocast_dtype(arguments)
-    names = ("start_logits", "end_logits") if kind == "question-answering" else ("logits",)
-    per_token = kind in ("question-answering", "token-classification")
+    names, per_token = kind.outputs, kind.is_per_token
     predictions: dict[str, list[Any]] = {name: [None] * len(rows) for name in names}
     states: list[Any] = [None] * len(rows)
     for start in range(0, len(rows), BATCH_SIZE):

@@ -20,7 +20,7 @@ from transformers.trainer_utils import TrainOutput
 from understudy.data.encode import ENCODER_INPUTS, Collator, encode
 from understudy.data.load import TaskData, load_data
 from understudy.data.sources import dev_splits
-from understudy.data.tasks import Task
+from understudy.data.task import Task
 from understudy.errors import RecipeError
 from understudy.evaluation.score import EvaluationSplit, prepare_split
 from understudy.files import write_atomically

@@ -13,16 +13,13 @@ from transformers import PreTrainedModel
 
 from understudy.capture.query_key import capture, prepare_capture
 from understudy.capture.representations import Representations
-from understudy.data.encode import ENCODER_INPUTS, TEACHER, TEACHER_STATES
+from understudy.data.encode import ENCODER_INPUTS, TEACHER, TEACHER_STATES, TEACHER_TOKENS
 from understudy.errors import RecipeError
 from understudy.models.layer_map import layer_map
 from understudy.models.projections import Projections
 from understudy.training.objectives import Objectives
 
 # B batch, C choices, L tokens, K layers, H hidden size
-
-
-_LOGITS = ("logits", "start_logits", "end_logits")
 
 
 class DistillationModel(nn.Module):
@@ -93,14 +90,15 @@ def match_models(
     taught = layer_map(objectives.layer_map, *(_num_layers(one) for one in (student.config, teacher_config)))
     objectives = dataclasses.replace(objectives, layer_map=taught)  # type: ignore[type-var]
     layers = tuple(range(1, len(taught) + 1))
-    widths, num_states, shown = (student.config.hidden_size, teacher_config.hidden_size), len(layers), None
+    widths: tuple[int, ...] = (student.config.hidden_size, teacher_config.hidden_size)
+    num_states, shown = len(layers), None
     if objectives.attention:
         assert teacher is not None
         for model in (student, teacher):
             prepare_capture(model)
         shown = _try(student, layers), _try(teacher, taught)
         widths, num_states = tuple(_width(one) for one in shown), len(layers) + 1
-    projections = Projections(objectives.projection, *widths, num_states, channels=channels)
+    projections = Projections(objectives.projection, widths[0], widths[1], num_states, channels=channels)
     if shown is not None:
         with torch.no_grad():
             objectives.check(project(shown[0], projections.to(student.device)), shown[1])
@@ -163,7 +161,9 @@ def read_model(
 def read_batch(batch: Mapping[str, Tensor], num_layers: int) -> Representations:
     """Collect what a teacher said before, from the `teacher_…` columns of a batch."""
     logits = {
-        name: batch[TEACHER + name] for name in _LOGITS if TEACHER + name in batch
+        name.removeprefix(TEACHER_TOKENS).removeprefix(TEACHER): value
+        for name, value in batch.items()
+        if name.startswith(TEACHER) and name != TEACHER_STATES
     }
     hidden: tuple[Tensor, ...] = ()
     if num_layers:
@@ -189,7 +189,7 @@ def encoder_inputs(model: PreTrainedModel) -> frozenset[str]:
 
 
 def _logits(output: Any) -> dict[str, Tensor]:
-    return {name: output[name] for name in _LOGITS if name in output}
+    return {name: output[name] for name in output if name.endswith("logits")}
 
 
 def autocast(device: torch.device, precision: torch.dtype) -> torch.autocast:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, final
+from typing import Protocol, final
 
 import torch
 from torch import Tensor
@@ -86,12 +86,12 @@ class Objectives(ABC):
                 named[name] = loss.view(num_rows, -1).mean(dim=1)
             elif loss.shape != (num_rows,):
                 raise ValueError(
-                    f"the loss {name!r} must have one value for each of the {num_rows} examples, got the shape "
-                    f"{tuple(loss.shape)}"
+                    f"the loss {name!r} must have one value for each of the {num_rows} examples, got the "
+                    f"shape {tuple(loss.shape)}"
                 )
         return {name: loss for name, loss in named.items() if weight_of(name, self.weights)}
 
-    def check(self, student: Representations, teacher: Representations) -> None:
+    def check(self, student: Representations, teacher: Representations) -> None:  # noqa: B027
         """Raise where two models cannot be compared; called with what both show of a few tokens."""
 
     def total(self, terms: Mapping[str, Tensor]) -> Tensor:
@@ -149,8 +149,8 @@ class TinyBertObjectives(Objectives):
     weights: Mapping[str, float] = field(default_factory=dict)
     relation_heads: int | None = None
     padded: bool = False
-    attention: ClassVar[bool] = True
-    logits: ClassVar[bool] = False
+    attention: bool = field(default=True, init=False)
+    logits: bool = field(default=False, init=False)
 
     def compare(self, student: Representations, teacher: Representations, batch: Batch) -> Losses:
         return layer_losses(
@@ -169,8 +169,8 @@ class TinyBertObjectives(Objectives):
         unknown = sorted(set(self.weights) - {*names, *kinds})
         if unknown:
             raise RecipeError(
-                f"weights.{unknown[0]} is no term. Kinds are {', '.join(kinds)}; layers are counted from 1 to "
-                f"{num_layers}, e.g. attention_{num_layers}."
+                f"weights.{unknown[0]} is no term. Kinds are {', '.join(kinds)}; layers are counted from 1 "
+                f"to {num_layers}, e.g. attention_{num_layers}."
             )
         learnt = [name for name in names if weight_of(name, self.weights)]
         if not learnt:
@@ -201,8 +201,8 @@ class PredictionObjectives(Objectives):
     temperature: float = 1.0
     padded: bool = False
     weights: Mapping[str, float] = field(default_factory=dict)
-    layer_map: ClassVar[None] = None
-    projection: ClassVar[ProjectionKind] = "none"
+    layer_map: None = field(default=None, init=False)
+    projection: ProjectionKind = field(default="none", init=False)
 
     def compare(self, student: Representations, teacher: Representations, batch: Batch) -> Losses:
         return self.kind.prediction_losses(
@@ -233,7 +233,7 @@ class PatientObjectives(Objectives):
     squared: bool = True
     normalized: bool = True
     projection: ProjectionKind = "none"
-    first_token_only: ClassVar[bool] = True
+    first_token_only: bool = field(default=True, init=False)
 
     @property
     def weights(self) -> Mapping[str, float]:  # type: ignore[override]

@@ -48,6 +48,7 @@ from understudy.training.progress import FiguresInLines, FiguresOnTheBar
 
 EVALUATED = "eval_loss_"  # before a term's name, where it is logged
 
+
 class OrderedTrainer(Trainer):
     """Training rows in an order made of (seed, epoch) alone, evaluation rows in the given order.
 
@@ -170,7 +171,7 @@ class DistillationTrainer(OrderedTrainer):
             freeze(teacher)
             teacher.to(args.device)  # type: ignore[arg-type]  # transformers' decorator loses the type
         # Trainer cannot see the student's labels through what is trained.
-        self.label_names = args.label_names or find_labels(type(matched.student))
+        self.label_names = args.label_names or find_labels(type(matched.student))  # type: ignore[no-untyped-call]
         self.add_callback(LogTheEnd())
         self._sums: dict[str, Tensor] = {}
         self._num_steps = 0
@@ -301,7 +302,7 @@ def _describe_bad(terms: Mapping[str, Tensor], loss_B: Tensor, rows: Tensor | No
     shown = ", ".join(str(number) for number in numbers[:10])
     return (
         f"the loss became NaN or infinite after {step} steps, on {int(bad_B.sum())} of {len(loss_B)} rows "
-        f"({where}: {shown}); terms: {', '.join(names)}. If it is all rows of the batch, the learning rate is "
-        "likely too high: lower it in the stage's training block. If it is a few, look at them. The last "
+        f"({where}: {shown}); terms: {', '.join(names)}. If it is all rows of the batch, the learning rate "
+        "is likely too high: lower it in the stage's training block. If it is a few, look at them. The last "
         "checkpoint is from before."
     )

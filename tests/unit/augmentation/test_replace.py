@@ -17,6 +17,7 @@ from understudy.augmentation.replace import Question, draw
 from understudy.augmentation.run import augment_rows, make_variants, plan_trials
 from understudy.augmentation.settings import AugmentSettings
 from understudy.augmentation.words import load_stop_words, put_words
+from understudy.kinds import get_kind
 
 VOCABULARY = ["alpha", "beta", "gamma", "delta", "McCoy", "NATO", "omega"]
 TEXTS = [
@@ -50,7 +51,9 @@ def test_both_readings_are_those_of_the_reference(
     text: str, row: int, context: str, probability: float
 ) -> None:
     settings = AugmentSettings(context=context, probability=probability, variants=6)
-    trials = plan_trials({"row": row, "text": text, "label": "x"}, "classification", settings, seed=3)
+    trials = plan_trials(
+        {"row": row, "text": text, "label": "x"}, get_kind("classification"), settings, seed=3
+    )
     found = [
         put_words(text, [(one.span, one.new) for one in variant])
         for variant in make_variants(trials, settings, ask)
@@ -81,11 +84,11 @@ def always(questions: Iterable[Question]) -> dict[Question, Sequence[str]]:
 
 
 def test_the_share_of_replaced_words_is_the_probability() -> None:
-    written, _ = augment_rows(rows(200), "classification", AugmentSettings(variants=5), 1, always)
+    written, _ = augment_rows(rows(200), get_kind("classification"), AugmentSettings(variants=5), 1, always)
     trials = [
         trial
         for row in rows(200)
-        for trial in plan_trials(row, "classification", AugmentSettings(variants=5), 1)
+        for trial in plan_trials(row, get_kind("classification"), AugmentSettings(variants=5), 1)
     ]
     variants = make_variants(trials, AugmentSettings(variants=5), always)
     replaced, places = sum(map(len, variants)), sum(len(trial.side.places) for trial in trials)
@@ -97,8 +100,8 @@ def test_the_share_of_replaced_words_is_the_probability() -> None:
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=8, unique=True))
 def test_a_row_becomes_the_same_whatever_stands_beside_it(chosen: list[int]) -> None:
     settings = AugmentSettings(variants=4)
-    whole, _ = augment_rows(rows(31), "classification", settings, 1, ask)
-    part, _ = augment_rows([rows(31)[n] for n in chosen], "classification", settings, 1, ask)
+    whole, _ = augment_rows(rows(31), get_kind("classification"), settings, 1, ask)
+    part, _ = augment_rows([rows(31)[n] for n in chosen], get_kind("classification"), settings, 1, ask)
     assert part == [row for n in chosen for row in whole if row["source_row"] == n]
 
 
@@ -114,7 +117,7 @@ def test_unchanged_and_repeated_variants_are_dropped_and_counted() -> None:
     def one(questions: Iterable[Question]) -> dict[Question, Sequence[str]]:
         return {key: ["movie"] for key in questions}
 
-    written, counts = augment_rows([row], "classification", AugmentSettings(variants=20), 0, one)
+    written, counts = augment_rows([row], get_kind("classification"), AugmentSettings(variants=20), 0, one)
     assert [row["text"] for row in written] == ["the film", "the movie"]
     assert written[0]["variant"] is None
     assert written[1]["replaced"] == [{"start": 4, "old": "film", "new": "movie"}]
@@ -130,5 +133,5 @@ def test_each_question_is_asked_once_of_an_original_text() -> None:
         asked.extend(questions)
         return always(questions)
 
-    augment_rows(rows(5), "classification", AugmentSettings(variants=20), 0, counting)
+    augment_rows(rows(5), get_kind("classification"), AugmentSettings(variants=20), 0, counting)
     assert len(asked) == len(set(asked)) == 5 * 7

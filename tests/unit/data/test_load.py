@@ -11,7 +11,7 @@ from datasets import ClassLabel, Dataset, Features, Value
 from understudy.data.load import cache_folder, load_data
 from understudy.data.settings import DataSettings
 from understudy.data.sources import dev_splits
-from understudy.data.tasks import get_task
+from understudy.kinds.tasks import get_task
 
 
 def write(path: Path, text: str) -> str:

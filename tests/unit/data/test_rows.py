@@ -3,8 +3,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.data.readers import Problem, RawRow
-from understudy.data.rows import PLACES_KEPT, RowReport, check_row, label_ids, to_iob2
+from understudy.data.raw_rows import Problem, RawRow
+from understudy.data.rows import PLACES_KEPT, RowReport, check_row, label_ids
+from understudy.kinds import get_kind
+from understudy.kinds.token_classification.rows import to_iob2
 
 TYPES = st.sampled_from(["PER", "ORG"])
 IOB = st.lists(st.one_of(st.just("O"), TYPES.map("B-{}".format), TYPES.map("I-{}".format)), max_size=12)
@@ -52,11 +54,16 @@ def test_another_order_changes_ids_and_not_what_a_number_means() -> None:
 def test_other_capitals_are_understood_where_they_are_clear() -> None:
     columns = {"text": "s", "label": "y"}
     row = check_row(
-        "classification", RawRow("", {"s": "x", "y": "NEGATIVE"}), columns, label_ids(["Negative", "b"])
+        get_kind("classification"),
+        RawRow("", {"s": "x", "y": "NEGATIVE"}),
+        columns,
+        label_ids(["Negative", "b"]),
     )
     assert row == {"text": "x", "label": 0}
     assert isinstance(
-        check_row("classification", RawRow("", {"s": "x", "y": "aa"}), columns, label_ids(["Aa", "aA"])),
+        check_row(
+            get_kind("classification"), RawRow("", {"s": "x", "y": "aa"}), columns, label_ids(["Aa", "aA"])
+        ),
         Problem,
     )
 
@@ -68,13 +75,13 @@ def test_labels_that_are_numbers_are_names_only() -> None:
 
 def test_text_is_kept_to_the_letter() -> None:
     raw = RawRow("line 2", {"s": "  two  spaces ", "y": "1"})
-    row = check_row("classification", raw, {"text": "s", "label": "y"}, {"1": 0})
+    row = check_row(get_kind("classification"), raw, {"text": "s", "label": "y"}, {"1": 0})
     assert row == {"text": "  two  spaces ", "label": 0}
 
 
 def test_whole_floats_are_labels() -> None:
     raw = RawRow("row 0", {"s": "x", "y": 1.0})
-    assert check_row("classification", raw, {"text": "s", "label": "y"}, {"0": 0, "1": 1}) == {
+    assert check_row(get_kind("classification"), raw, {"text": "s", "label": "y"}, {"0": 0, "1": 1}) == {
         "text": "x",
         "label": 1,
     }
@@ -82,7 +89,9 @@ def test_whole_floats_are_labels() -> None:
 
 def test_a_question_without_answers_is_a_row() -> None:
     values = {"question": "Why?", "context": "A cat.", "answers": {"text": [], "answer_start": []}}
-    row = check_row("question-answering", RawRow("row 0", values), {name: name for name in values}, None)
+    row = check_row(
+        get_kind("question-answering"), RawRow("row 0", values), {name: name for name in values}, None
+    )
     assert isinstance(row, dict)
     assert row["answers"] == {"text": [], "answer_start": []}
 

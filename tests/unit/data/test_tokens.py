@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from understudy.data.encode import text_reader
 from understudy.data.tokens import TextReader
+from understudy.kinds import get_kind
 
 TEXTS = st.text(max_size=60)
 
@@ -55,7 +56,7 @@ def test_texts_and_pairs(
         firsts = data.draw(st.lists(TEXTS, min_size=1, max_size=3))
         seconds = data.draw(st.none() | st.just([text[::-1] for text in firsts]))
         theirs = one(firsts, seconds, truncation=True, max_length=12)
-        ours = text_reader(one, "classification", max_length=12).texts(firsts, seconds)
+        ours = text_reader(one, get_kind("classification"), max_length=12).texts(firsts, seconds)
         assert [read.ids for read in ours] == theirs["input_ids"]
         if "token_type_ids" in theirs:
             assert [read.type_ids for read in ours] == theirs["token_type_ids"]
@@ -67,7 +68,7 @@ def test_windows(
     question: str, context: str, tokenizer: PreTrainedTokenizerFast, byte_level: PreTrainedTokenizerFast
 ) -> None:
     for one in (tokenizer, byte_level):
-        reader = text_reader(one, "question-answering", max_length=24, stride=6)
+        reader = text_reader(one, get_kind("question-answering"), max_length=24, stride=6)
         windows = list(reader.questions([question], [context]))
         assert max(len(window.encoding.ids) for window in windows) <= 24
         if len(one(question, add_special_tokens=False)["input_ids"]) > reader.question_limit:
@@ -99,7 +100,7 @@ def test_texts_far_too_long_are_read_as_ever(
     text: str, side: str, tokenizer: PreTrainedTokenizerFast
 ) -> None:
     backend = tokenizer.backend_tokenizer
-    reader = TextReader(backend, "classification", max_length=12, truncation_side=side)
+    reader = TextReader(backend, max_length=12, truncation_side=side)
     for pair in ([text], [text, "good"], [text, text[::-1]]):
         plain = Tokenizer.from_str(backend.to_str())
         plain.enable_truncation(12, direction=side)
@@ -125,13 +126,13 @@ def test_long_pairs_share_the_room_as_in_transformers(side: str, tokenizer: PreT
     for _ in range(200):
         first, second, length = text(), text(), generator.choice([12, 13, 16, 17])
         theirs = tokenizer(first, second, truncation=True, max_length=length)["input_ids"]
-        reader = text_reader(tokenizer, "classification", max_length=length)
+        reader = text_reader(tokenizer, get_kind("classification"), max_length=length)
         assert reader.texts([first], [second])[0].ids == theirs
 
 
 def test_words_and_their_first_tokens(either: PreTrainedTokenizerFast) -> None:
     rows = [["Anna", "lives", "\x07", "in", "xyzzy"], [], ["a"] * 40]
-    read = text_reader(either, "token-classification", max_length=16).words(rows)
+    read = text_reader(either, get_kind("token-classification"), max_length=16).words(rows)
     theirs = either([" ".join(row) for row in rows], truncation=True, max_length=16)
     for place, one in enumerate(read):
         assert one.encoding.ids == theirs["input_ids"][place]
@@ -143,7 +144,7 @@ def test_words_and_their_first_tokens(either: PreTrainedTokenizerFast) -> None:
 def test_a_word_with_signs_in_it_is_read_as_in_a_text(either: PreTrainedTokenizerFast) -> None:
     """`U.S.` has four parts whoever splits the text: what carries its tags is the same."""
     words = ["the", "U.S.", "lies", "north-west", "."]
-    reader = text_reader(either, "token-classification", max_length=64)
+    reader = text_reader(either, get_kind("token-classification"), max_length=64)
     (given,), ((raw, spans),) = reader.words([words]), reader.raw_words([" ".join(words)])
     assert given.encoding.ids == raw.encoding.ids
     carriers = [token for token, word in enumerate(raw.word_ids) if word >= 0]
@@ -159,7 +160,7 @@ def test_any_text_can_be_tagged(
     text: str, tokenizer: PreTrainedTokenizerFast, byte_level: PreTrainedTokenizerFast
 ) -> None:
     for one in (tokenizer, byte_level):
-        ((read, spans),) = text_reader(one, "token-classification", max_length=16).raw_words([text])
+        ((read, spans),) = text_reader(one, get_kind("token-classification"), max_length=16).raw_words([text])
         seen = [word for word in read.word_ids if word >= 0]
         assert seen == sorted(set(seen))
         assert all(word < len(spans) for word in seen)
@@ -168,14 +169,14 @@ def test_any_text_can_be_tagged(
 
 def test_the_reader_leaves_the_tokenizer_as_it_was(tokenizer: PreTrainedTokenizerFast) -> None:
     before = tokenizer.backend_tokenizer.to_str()
-    text_reader(tokenizer, "classification", max_length=5).texts(["a good film was very good"])
+    text_reader(tokenizer, get_kind("classification"), max_length=5).texts(["a good film was very good"])
     assert tokenizer.backend_tokenizer.to_str() == before
 
 
 def test_texts_are_cut_from_the_side_that_is_said(tokenizer: PreTrainedTokenizerFast) -> None:
     backend = tokenizer.backend_tokenizer
     left, right = (
-        TextReader(backend, "classification", max_length=4, truncation_side=side).texts(["good bad film"])[0]
+        TextReader(backend, max_length=4, truncation_side=side).texts(["good bad film"])[0]
         for side in ("left", "right")
     )
     assert right.tokens[1:-1] == ["good", "bad"]

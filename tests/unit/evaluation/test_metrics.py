@@ -55,7 +55,9 @@ def test_matthews_of_a_constant_is_zero() -> None:
 def test_a_million_rows_do_not_overflow(num_labels: int) -> None:
     generator = np.random.default_rng(0)
     gold = generator.integers(0, num_labels, 1_000_000)
-    predicted = np.where(generator.random(len(gold)) < 0.7, gold, generator.integers(0, num_labels, len(gold)))
+    predicted = np.where(
+        generator.random(len(gold)) < 0.7, gold, generator.integers(0, num_labels, len(gold))
+    )
     outcomes = np.stack([predicted, gold], axis=1).astype(np.float64)
     for metric in (accuracy, f1, macro_f1, matthews):
         assert counted(metric)(outcomes) == pytest.approx(metric(outcomes), abs=1e-12)

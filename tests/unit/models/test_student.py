@@ -19,8 +19,8 @@ from transformers import (
     XLMRobertaConfig,
 )
 
-from understudy.data.tasks import get_task
 from understudy.errors import ModelError, RecipeError
+from understudy.kinds.tasks import get_task
 from understudy.models.student import SHAPES, StudentSettings, load_student, parse_student, student_config
 
 FAMILIES = [

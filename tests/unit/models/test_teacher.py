@@ -6,8 +6,8 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, BertForSequenceClassification, ModernBertConfig, RobertaConfig
 
-from understudy.data.tasks import get_task
 from understudy.errors import ModelError
+from understudy.kinds.tasks import get_task
 from understudy.models.teacher import keep_layers, load_teacher
 
 

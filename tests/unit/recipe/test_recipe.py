@@ -6,8 +6,9 @@ import pydantic
 import pytest
 import yaml
 
-from understudy.data.tasks import KINDS, TASKS, get_task
 from understudy.errors import RecipeError
+from understudy.kinds import kind_names
+from understudy.kinds.tasks import get_task, task_names
 from understudy.recipe.load import apply_settings, build_recipe, load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.shelf import shipped_recipes
@@ -55,9 +56,9 @@ def test_the_papers_experiments_are_what_their_stages_say(monkeypatch: pytest.Mo
 
 def test_every_task_has_a_recipe() -> None:
     for prefix in ("finetune", "tinybert"):
-        assert {f"{prefix}-{task}" for task in TASKS} <= set(shipped_recipes())
+        assert {f"{prefix}-{task}" for task in task_names()} <= set(shipped_recipes())
     for prefix in ("soft-labels", "pkd", "augment"):
-        assert {f"{prefix}-{kind}" for kind in KINDS} <= set(shipped_recipes())
+        assert {f"{prefix}-{kind}" for kind in kind_names()} <= set(shipped_recipes())
 
 
 def test_a_recipe_is_frozen() -> None:

@@ -7,21 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from understudy.kinds import get_kind
 from understudy.report import page
 from understudy.report.charts import attention_pair, bars, intervals, loss_curves, scatter
 
+TEXT = get_kind("classification")
 ROW = {"split": "dev", "row": 0, "text": 'a <b> & "c"', "label": "pos", "prediction": "neg", "against": "pos"}
 
 
 def test_texts_are_shown_and_not_run() -> None:
-    shown = page._disagreements([ROW])
+    shown = page._disagreements([ROW], TEXT)
     assert "a &lt;b&gt; &amp; &quot;c&quot;" in shown
     assert "<b>" not in shown
 
 
 def test_rows_that_the_teacher_has_right_come_first() -> None:
     both_wrong = ROW | {"text": "second", "against": "other", "prediction": "third"}
-    shown = page._disagreements([both_wrong, ROW, ROW | {"prediction": "pos", "text": "agreed"}])
+    shown = page._disagreements([both_wrong, ROW, ROW | {"prediction": "pos", "text": "agreed"}], TEXT)
     assert shown.index("a &lt;b&gt;") < shown.index("second")
     assert "agreed" not in shown
     assert "2 of 3 rows" in shown
@@ -29,14 +31,14 @@ def test_rows_that_the_teacher_has_right_come_first() -> None:
 
 def test_every_kind_of_row_can_be_shown() -> None:
     rows = {
-        "question": {
+        "question-answering": {
             "question": "who",
             "context": "anna runs",
             "answers": {"text": ["anna"], "answer_start": [0]},
             "prediction": "",
             "against": "anna",
         },
-        "choices": {
+        "multiple-choice": {
             "context": "c",
             "question": None,
             "choices": ["x", "y"],
@@ -44,12 +46,18 @@ def test_every_kind_of_row_can_be_shown() -> None:
             "prediction": 1,
             "against": 0,
         },
-        "tags": {"words": ["anna"], "tags": ["B-PER"], "prediction": ["O"], "against": ["B-PER"]},
-        "number": {"text": "a", "text_pair": "b", "label": 2.5, "prediction": 1.0, "against": 2.25},
+        "token-classification": {
+            "words": ["anna"],
+            "tags": ["B-PER"],
+            "prediction": ["O"],
+            "against": ["B-PER"],
+        },
+        "regression": {"text": "a", "text_pair": "b", "label": 2.5, "prediction": 1.0, "against": 2.25},
     }
     for name, row in rows.items():
-        assert page._disagreements([{"split": "dev", **row}]), name
-    assert "<td>2.25</td><td>1.00</td>" in page._disagreements([{"split": "dev", **rows["number"]}])
+        assert page._disagreements([{"split": "dev", **row}], get_kind(name)), name
+    shown = page._disagreements([{"split": "dev", **rows["regression"]}], get_kind("regression"))
+    assert "<td>2.25</td><td>1.00</td>" in shown
 
 
 def test_the_headline_says_what_is_kept() -> None:

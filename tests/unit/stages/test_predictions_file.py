@@ -13,6 +13,7 @@ import pytest
 from datasets import Dataset
 
 from understudy.errors import DataError, RecipeError
+from understudy.kinds import get_kind
 from understudy.recipe.recipe import Recipe
 from understudy.stages.predictions_file import SMALLEST, add_predictions
 
@@ -28,7 +29,7 @@ def write(folder: Path, **columns: Any) -> Path:
 def test_rows_are_found_by_their_numbers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = write(tmp_path, row=[3, 2, 1, 0], logits=[[0.0, 3], [0, 2], [1, 0], [0, 0.5]])
     with caplog.at_level(logging.INFO, "understudy"):
-        found = add_predictions(ROWS, "classification", LABELS, file)
+        found = add_predictions(ROWS, get_kind("classification"), LABELS, file)
     assert found["teacher_logits"][:] == [[0.0, 0.5], [1.0, 0.0], [0.0, 3.0]]
     assert found["row"][:] == [0, 1, 3]
     assert "1 rows that are not in the training set are passed over" in caplog.text
@@ -40,19 +41,23 @@ def test_rows_are_found_by_their_numbers(tmp_path: Path, caplog: pytest.LogCaptu
 
 def test_probabilities_become_their_logarithms(tmp_path: Path) -> None:
     file = write(tmp_path, row=[0, 1, 3], probabilities=[[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]])
-    found = add_predictions(ROWS, "classification", LABELS, file)["teacher_logits"][:]
+    found = add_predictions(ROWS, get_kind("classification"), LABELS, file)["teacher_logits"][:]
     expected = np.log([[0.25, 0.75], [1.0, SMALLEST], [0.5, 0.5]])
     assert np.allclose(found, expected)
 
 
 def test_scores_of_regression(tmp_path: Path) -> None:
     file = write(tmp_path, row=[0, 1, 3], score=[1, 2, 3])
-    assert add_predictions(ROWS, "regression", None, file)["teacher_logits"][:] == [[1.0], [2.0], [3.0]]
+    assert add_predictions(ROWS, get_kind("regression"), None, file)["teacher_logits"][:] == [
+        [1.0],
+        [2.0],
+        [3.0],
+    ]
 
 
 def test_labels_in_another_order_are_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = write(tmp_path, row=[0, 1, 3], logits=[[1.0, 0], [0, 1], [1, 0]])
-    add_predictions(ROWS, "classification", LABELS, file)
+    add_predictions(ROWS, get_kind("classification"), LABELS, file)
     assert "worse than guessing. Are the rows in the right order, and the labels?" in caplog.text
 
 
@@ -99,7 +104,7 @@ GOOD = [[0.5, 0.5]] * 3
 def test_bad_files(columns: dict[str, Any], message: str, tmp_path: Path) -> None:
     file = write(tmp_path, **columns)
     with pytest.raises(DataError, match=message) as error:
-        add_predictions(ROWS, "classification", LABELS, file)
+        add_predictions(ROWS, get_kind("classification"), LABELS, file)
     assert str(file) in str(error.value)
 
 
@@ -113,23 +118,23 @@ def test_bad_files(columns: dict[str, Any], message: str, tmp_path: Path) -> Non
 def test_bad_scores(scores: list[Any], message: str, tmp_path: Path) -> None:
     file = write(tmp_path, row=[0, 1, 3], score=scores)
     with pytest.raises(DataError, match=message):
-        add_predictions(ROWS, "regression", None, file)
+        add_predictions(ROWS, get_kind("regression"), None, file)
 
 
 def test_every_choice_has_a_value(tmp_path: Path) -> None:
     rows = Dataset.from_dict({"row": [0], "labels": [1], "input_ids": [[[1], [2], [3]]]})
     file = write(tmp_path, row=[0], logits=[[1.0, 2.0]])
-    with pytest.raises(DataError, match="each of the 3 choices of each question; row 0 has 2"):
-        add_predictions(rows, "multiple-choice", None, file)
+    with pytest.raises(DataError, match="each of the 3 predictions of multiple-choice; row 0 has 2"):
+        add_predictions(rows, get_kind("multiple-choice"), None, file)
 
 
 def test_no_parquet(tmp_path: Path) -> None:
     (tmp_path / "file.csv").write_text("row,logits\n")
     with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'file.csv'} cannot be read as Parquet")):
-        add_predictions(ROWS, "classification", LABELS, tmp_path / "file.csv")
+        add_predictions(ROWS, get_kind("classification"), LABELS, tmp_path / "file.csv")
     for other in (tmp_path, tmp_path / "none.parquet"):
         with pytest.raises(DataError, match=re.escape(f"must be a Parquet file; {other} is none")):
-            add_predictions(ROWS, "classification", LABELS, other)
+            add_predictions(ROWS, get_kind("classification"), LABELS, other)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +143,7 @@ def test_no_parquet(tmp_path: Path) -> None:
 def test_lists_of_any_kind(kind: pa.DataType, tmp_path: Path) -> None:
     values = pa.array([[0, 1], [1, 0], [0, 2]], kind)
     pq.write_table(pa.table({"row": [0, 1, 3], "logits": values}), tmp_path / "file.parquet")
-    found = add_predictions(ROWS, "classification", LABELS, tmp_path / "file.parquet")
+    found = add_predictions(ROWS, get_kind("classification"), LABELS, tmp_path / "file.parquet")
     assert found["teacher_logits"][:] == [[0.0, 1.0], [1.0, 0.0], [0.0, 2.0]]
 
 

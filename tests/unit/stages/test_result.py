@@ -103,5 +103,5 @@ def test_an_output_folder_that_contains_an_input_is_refused(tmp_path: Path, key:
     inside.mkdir()
     given = {"task": "mrpc", "method": "tinybert", "prediction": {}}
     recipe = Recipe.from_mapping(apply_settings(given, {key: str(inside)}))
-    with pytest.raises(OutputError, match="contains .*inside, which this command reads"):
+    with pytest.raises(OutputError, match=r"contains .*inside, which this command reads"):
         check_output(tmp_path, recipe, overwrite=True)

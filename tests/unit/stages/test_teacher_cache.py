@@ -18,6 +18,7 @@ from transformers import (
 
 from understudy.data.encode import Collator, encode
 from understudy.data.load import cache_folder
+from understudy.kinds import get_kind
 from understudy.models.teacher import freeze
 from understudy.stages import teacher_cache
 from understudy.stages.teacher_cache import add_teacher_answers
@@ -44,7 +45,7 @@ def tags(encoder: Path, tokenizer: Any) -> tuple[Any, Dataset]:
             "tags": [[0] * len(text.split()) for text in WORDS],
         }
     )
-    return teacher, encode(rows, "token-classification", tokenizer, max_length=32)
+    return teacher, encode(rows, get_kind("token-classification"), tokenizer, max_length=32)
 
 
 def count_calls(model: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -62,7 +63,7 @@ def count_calls(model: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def ask(
     teacher: Any, encoded: Dataset, tokenizer: Any, arguments: Any, name: str = "hash", **options: Any
 ) -> Dataset:
-    kind = options.pop("kind", "token-classification")
+    kind = options.pop("kind", get_kind("token-classification"))
     return add_teacher_answers(encoded, kind, lambda: teacher, tokenizer, name, arguments, **options)
 
 
@@ -76,19 +77,21 @@ def test_logits_are_those_of_each_row_alone_and_computed_once(
     assert len(calls) == 3
     for row in once:
         alone = teacher(input_ids=torch.tensor([row["input_ids"]])).logits[0].detach()
-        assert np.allclose(row["teacher_logits"], alone, atol=1e-5)
-        assert len(row["teacher_logits"]) == row["length"]
+        assert np.allclose(row["teacher_tokens_logits"], alone, atol=1e-5)
+        assert len(row["teacher_tokens_logits"]) == row["length"]
     before = len(calls)
     again = ask(teacher, encoded, tokenizer, arguments)
     assert len(calls) == before
-    assert again["teacher_logits"][:] == once["teacher_logits"][:]
+    assert again["teacher_tokens_logits"][:] == once["teacher_tokens_logits"][:]
     ask(teacher, encoded, tokenizer, arguments, "another teacher")
     assert len(calls) > before
     batch = Collator(tokenizer, keep_row=True)([once[1], once[2]])
-    assert batch["teacher_logits"].shape == (2, batch["input_ids"].shape[1], 3)
+    assert batch["teacher_tokens_logits"].shape == (2, batch["input_ids"].shape[1], 3)
     assert batch["row"].tolist() == [1, 2]
-    assert torch.allclose(batch["teacher_logits"][0, :5], torch.tensor(once[1]["teacher_logits"]))
-    assert (batch["teacher_logits"][0, 5:] == 0).all()
+    assert torch.allclose(
+        batch["teacher_tokens_logits"][0, :5], torch.tensor(once[1]["teacher_tokens_logits"])
+    )
+    assert (batch["teacher_tokens_logits"][0, 5:] == 0).all()
 
 
 def test_states_are_those_of_the_first_token_in_their_layers(
@@ -125,7 +128,7 @@ def test_an_interrupted_cache_goes_on_at_the_next_shard(
     calls = count_calls(teacher, monkeypatch)
     parts = ask(teacher, encoded, tokenizer, arguments, "b")
     assert len(calls) == 1
-    for one, other in zip(parts["teacher_logits"][:], whole["teacher_logits"][:], strict=True):
+    for one, other in zip(parts["teacher_tokens_logits"][:], whole["teacher_tokens_logits"][:], strict=True):
         assert np.allclose(one, other, atol=1e-5)
 
 
@@ -135,14 +138,17 @@ def test_a_flipped_byte_is_seen_and_mended(
 ) -> None:
     teacher, encoded = tags
     once = ask(teacher, encoded, tokenizer, arguments, layers=(1,))
-    said, shown = once["teacher_logits"][:], once["teacher_states"][:]  # before the mapped file changes
+    said, shown = (
+        once["teacher_tokens_logits"][:],
+        once["teacher_states"][:],
+    )  # before the mapped file changes
     (file,) = cache_folder().rglob(f"{kind}-*[a-z]")
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
     again = ask(teacher, encoded, tokenizer, arguments, layers=(1,))
     assert "is not what was written" in caplog.text
-    assert again["teacher_logits"][:] == said
+    assert again["teacher_tokens_logits"][:] == said
     assert again["teacher_states"][:] == shown
 
 
@@ -153,7 +159,7 @@ def test_predictions_are_plain_arrow(tags: tuple[Any, Dataset], tokenizer: Any, 
     table = pa.ipc.open_stream(file.read_bytes()).read_all()
     assert table.column_names == ["row", "logits"]
     assert table["row"].to_pylist() == [0, 1, 2, 3, 4]
-    assert table["logits"].to_pylist() == rows["teacher_logits"][:]
+    assert table["logits"].to_pylist() == rows["teacher_tokens_logits"][:]
 
 
 def test_positions_of_an_answer(encoder: Path, tokenizer: Any, arguments: Any) -> None:
@@ -169,13 +175,13 @@ def test_positions_of_an_answer(encoder: Path, tokenizer: Any, arguments: Any) -
             "answers": [answers] * 2,
         }
     )
-    encoded = encode(rows, "question-answering", tokenizer, max_length=32)
-    once = ask(teacher, encoded, tokenizer, arguments, kind="question-answering")
+    encoded = encode(rows, get_kind("question-answering"), tokenizer, max_length=32)
+    once = ask(teacher, encoded, tokenizer, arguments, kind=get_kind("question-answering"))
     batch = Collator(tokenizer)([once[0], once[1]])
-    assert batch["teacher_start_logits"].shape == batch["input_ids"].shape
+    assert batch["teacher_tokens_start_logits"].shape == batch["input_ids"].shape
     alone = teacher(**{key: torch.tensor([once[0][key]]) for key in ("input_ids", "token_type_ids")})
     length = once[0]["length"]
-    assert torch.allclose(batch["teacher_end_logits"][0, :length], alone.end_logits[0], atol=1e-5)
+    assert torch.allclose(batch["teacher_tokens_end_logits"][0, :length], alone.end_logits[0], atol=1e-5)
 
 
 def test_its_size_is_what_the_docs_say(encoder: Path, tokenizer: Any, arguments: Any) -> None:
@@ -191,8 +197,8 @@ def test_its_size_is_what_the_docs_say(encoder: Path, tokenizer: Any, arguments:
             "label": [0] * len(texts),
         }
     )
-    encoded = encode(rows, "classification", tokenizer, max_length=32)
-    ask(teacher, encoded, tokenizer, arguments, kind="classification", layers=(1, 2))
+    encoded = encode(rows, get_kind("classification"), tokenizer, max_length=32)
+    ask(teacher, encoded, tokenizer, arguments, kind=get_kind("classification"), layers=(1, 2))
     (states,) = cache_folder().glob("teacher-*/states-*.arrow")
     numbers = len(texts) * 2 * teacher.config.hidden_size * 4
     assert numbers < states.stat().st_size < 1.05 * numbers
@@ -211,6 +217,6 @@ def test_memory_does_not_grow_with_the_rows(
         ask(teacher, rows, tokenizer, arguments, f"of {count}")
         before = pa.total_allocated_bytes()
         answered = ask(teacher, rows, tokenizer, arguments, f"of {count}")
-        assert answered[count - 1]["teacher_logits"] == answered[4]["teacher_logits"]
+        assert answered[count - 1]["teacher_tokens_logits"] == answered[4]["teacher_tokens_logits"]
         held[count] = pa.total_allocated_bytes() - before
     assert held[5_000] <= held[500] + 10_000, held

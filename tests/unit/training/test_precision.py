@@ -61,7 +61,12 @@ def test_no_shipped_recipe_names_a_precision(name: str) -> None:
 
 
 def test_a_recipes_precision_is_that_of_all_its_stages() -> None:
-    values = {"task": "mrpc", "method": "tinybert", "intermediate": {}, "prediction": {"training": {"bf16": True}}}
+    values = {
+        "task": "mrpc",
+        "method": "tinybert",
+        "intermediate": {},
+        "prediction": {"training": {"bf16": True}},
+    }
     recipe = Recipe.from_mapping({**values, "precision": "fp32"})
     assert recipe.intermediate is not None
     assert recipe.prediction is not None

@@ -14,6 +14,7 @@ from transformers import BertConfig, BertForSequenceClassification, Trainer
 
 from understudy.data.encode import encode
 from understudy.errors import RecipeError, TrainingError
+from understudy.kinds import get_kind
 from understudy.recipe.distillation import IntermediateSettings
 from understudy.stages.intermediate import match
 from understudy.training.arguments import build_arguments
@@ -42,7 +43,7 @@ def model(layers: int, size: int, heads: int, vocabulary: int) -> BertForSequenc
 def rows(tokenizer: Any) -> Dataset:
     texts = ["good film", "bad film", "the cat runs", "it was a very slow movie", "anna", "red dog sleeps"]
     data = {"row": list(range(10, 16)), "text": texts, "label": [0, 1] * 3}
-    return encode(Dataset.from_dict(data), "classification", tokenizer, max_length=32)
+    return encode(Dataset.from_dict(data), get_kind("classification"), tokenizer, max_length=32)
 
 
 def build(
@@ -137,13 +138,13 @@ def test_accumulated_batches_are_one_batch(
     """Also of unequal sizes: 3 + 2 rows weigh as 5."""
     weights, losses = [], []
     rows = rows.select(range(count))
-    for size, accumulation in ((count, 1), (size, -(-count // size))):
+    for batch, accumulation in ((count, 1), (size, -(-count // size))):
         trainer, _ = build(
             rows,
             tokenizer,
-            tmp_path / str(size),
+            tmp_path / str(batch),
             IntermediateSettings(),
-            per_device_train_batch_size=size,
+            per_device_train_batch_size=batch,
             gradient_accumulation_steps=accumulation,
             max_steps=5,
             optim="sgd",
@@ -163,7 +164,10 @@ def test_accumulated_batches_are_one_batch(
     [
         ({"weights": {"atention": 1.0}}, r"intermediate\.weights\.atention is no term"),
         ({"weights": {"hidden_3": 1.0}}, r"intermediate\.weights\.hidden_3 is no term.*1 to 2"),
-        ({"weights": {"embeddings": 0, "attention": 0, "hidden": 0}}, r"intermediate\.weights leaves nothing"),
+        (
+            {"weights": {"embeddings": 0, "attention": 0, "hidden": 0}},
+            r"intermediate\.weights leaves nothing",
+        ),
         (
             {"weights": {"embeddings": 0, "attention": 0, "hidden_1": 0, "hidden_2": 0}},
             "leaves nothing to learn",

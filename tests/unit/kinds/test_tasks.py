@@ -2,23 +2,23 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.data.rows import row_features
-from understudy.data.tasks import KINDS, TASKS, get_task
 from understudy.errors import RecipeError
 from understudy.evaluation.metrics import METRICS
+from understudy.kinds import kind_names
+from understudy.kinds.tasks import get_task, task_names
 
 GLUE = {"cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"}
 
 
 def test_every_task_of_the_design_is_there() -> None:
-    assert GLUE | {"squad", "squad2", "race", "conll2003"} | set(KINDS) == set(TASKS)
+    assert GLUE | {"squad", "squad2", "race", "conll2003"} | set(kind_names()) == set(task_names())
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", task_names())
 def test_rows_of_the_table_are_whole(name: str) -> None:
-    task = TASKS[name]
+    task = get_task(name)
     assert set(task.metrics) <= set(METRICS)
-    fields = set(KINDS[task.kind].required + KINDS[task.kind].optional)
+    fields = set(task.kind.fields)
     for place in (task.folder, task.hub):
         if place is not None:
             assert set(place.columns) <= fields
@@ -26,7 +26,8 @@ def test_rows_of_the_table_are_whole(name: str) -> None:
         assert {"train", *task.dev_splits} <= set(task.folder.files)
     if task.hub is not None:
         assert {"train", *task.dev_splits} <= set(task.hub.splits)
-    assert "row" in row_features(task.kind, task.labels, pair=False)
+    assert set(task.kind.features(task.labels, pair=False)) <= fields
+    assert set(task.kind.usual_columns) == fields
 
 
 def test_mnli_keeps_its_dev_sets_apart() -> None:

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 
-from understudy.data.tasks import get_task
+from understudy.data.task import Task
 from understudy.evaluation.metrics import METRICS
-from understudy.evaluation.outcomes import judge
+from understudy.evaluation.outcomes import Predictions
+from understudy.kinds.tasks import get_task
+
+
+def judge(task: Task, rows: Dataset, encoded: Dataset, logits: Any) -> Predictions:
+    return task.kind.judge(task, rows, encoded, logits if isinstance(logits, tuple) else (logits,))
 
 
 def labelled(rows: list[int], labels: list[int], names: list[str]) -> Dataset:

@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.augmentation.examples import change, entity_names, sides_of
 from understudy.augmentation.replace import Question
 from understudy.augmentation.run import augment_rows
 from understudy.augmentation.settings import AugmentSettings
 from understudy.augmentation.words import load_stop_words
+from understudy.kinds import get_kind
 
 STOP = load_stop_words("english")
 WORDS = ["river", "Paris", "old", "the", "runs", "through", "U2", "and", "city", "a", "well-known", ".", ","]
@@ -23,7 +23,7 @@ def long_words(questions: Iterable[Question]) -> dict[Question, Sequence[str]]:
 
 
 def augment(row: dict[str, Any], kind: Any, **settings: Any) -> list[dict[str, Any]]:
-    written, _ = augment_rows([row], kind, AugmentSettings(**settings), 5, long_words)
+    written, _ = augment_rows([row], get_kind(kind), AugmentSettings(**settings), 5, long_words)
     return written
 
 
@@ -102,7 +102,7 @@ def test_tags_stay_with_their_words() -> None:
 
 def test_entities_are_swapped_as_wholes() -> None:
     others = {"row": 4, "words": ["Li", "New", "York", "City"], "tags": ["B-PER", "B-LOC", "I-LOC", "I-LOC"]}
-    names = entity_names([TAGGED, others])
+    names = get_kind("token-classification").entity_names([TAGGED, others])
     assert names == {"LOC": ("New York City", "Rome"), "PER": ("Anna Smith", "Li")}
 
     def ask(questions: Iterable[Question]) -> dict[Question, Sequence[str]]:
@@ -114,19 +114,19 @@ def test_entities_are_swapped_as_wholes() -> None:
         }
 
     settings = AugmentSettings(entities="swap", probability=1.0, variants=1)
-    written, _ = augment_rows([TAGGED], "token-classification", settings, 0, ask)
+    written, _ = augment_rows([TAGGED], get_kind("token-classification"), settings, 0, ask)
     assert written[1]["words"] == ["Li", "so", "so", "New", "York", "City", "so", "."]
     assert written[1]["tags"] == ["B-PER", "O", "O", "B-LOC", "I-LOC", "I-LOC", "O", "O"]
 
 
 def test_a_row_with_nothing_to_change_stays_alone() -> None:
     row = {"row": 0, "text": "it is 7 .", "label": "x"}
-    assert sides_of(row, "classification", STOP) == []
+    assert [side.places for side in get_kind("classification").sides(row, STOP, swap_entities=False)] == [()]
     assert [one["text"] for one in augment(row, "classification")] == ["it is 7 ."]
 
 
 def test_a_change_leaves_its_row_alone() -> None:
     row = {"row": 0, "context": "old city", "question": "q", "choices": ["Rome", "Paris"], "label": 1}
-    side = sides_of(row, "multiple-choice", STOP)[1]
-    change(row, side, [])
+    kind = get_kind("multiple-choice")
+    kind.change(row, kind.sides(row, STOP, swap_entities=False)[1], [])
     assert row["choices"] == ["Rome", "Paris"]

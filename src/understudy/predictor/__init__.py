@@ -1,5 +1,5 @@
 """Predictions from an artifact, without torch or transformers."""
 
-from understudy.serve.predictor import Predictor
+from understudy.predictor.predictor import Predictor
 
 __all__ = ["Predictor"]

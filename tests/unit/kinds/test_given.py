@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from understudy.errors import DataError
-from understudy.serve.rows import MAX_CHARACTERS, by_name, read_row
+from understudy.kinds import get_rows
+from understudy.kinds.given import MAX_CHARACTERS
 
 PAIR, QUESTION, CHOICE = ("text", "text_pair"), ("question", "context"), ("context", "question", "choices")
 
@@ -22,13 +23,13 @@ PAIR, QUESTION, CHOICE = ("text", "text_pair"), ("question", "context"), ("conte
         ({"context": "c", "choices": ["x"]}, "multiple-choice", CHOICE,
          {"context": "c", "question": "", "choices": ["x"]}),
         ("Anna's cat.", "token-classification", ("words",),
-         {"words": (), "spans": (), "text": "Anna's cat."}),
+         {"text": "Anna's cat."}),
         ({"words": ["a", "b"]}, "token-classification", ("words",),
-         {"words": ["a", "b"], "spans": [(0, 1), (1, 2)], "text": None}),
+         {"words": ["a", "b"]}),
     ],
 )  # fmt: skip
 def test_what_a_caller_may_give(given: Any, kind: Any, fields: Any, expected: Any) -> None:
-    assert read_row(given, kind, fields) == expected
+    assert get_rows(kind).parse(given, fields) == expected
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_what_a_caller_may_give(given: Any, kind: Any, fields: Any, expected: An
         ({"text": "x" * (MAX_CHARACTERS + 1)}, "classification", ("text",), "at most 2,000,000 characters"),
         ({"context": "c", "choices": []}, "multiple-choice", CHOICE, "choices must have one at least"),
         ({"context": "c", "choices": "xy"}, "multiple-choice", CHOICE, "choices must be a list of strings"),
-        (("c", "q"), "multiple-choice", CHOICE, "context is missing"),
+        (("c", "q"), "multiple-choice", CHOICE, "has 3 texts"),
         ({"words": ["a", 3]}, "token-classification", ("words",), "words must be a string; got int"),
         ({"words": ["x" * 1000] * 2001}, "token-classification", ("words",), "characters together"),
         ({}, "token-classification", ("words",), "text must be a string; got NoneType"),
@@ -53,14 +54,4 @@ def test_what_a_caller_may_give(given: Any, kind: Any, fields: Any, expected: An
 )  # fmt: skip
 def test_what_is_refused_with_its_reason(given: Any, kind: Any, fields: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        read_row(given, kind, fields)
-
-
-def test_what_was_given_has_its_names() -> None:
-    assert by_name("a b", "token-classification", ("words",)) == {"text": "a b"}
-    assert by_name(("a", "b"), "classification", PAIR) == {"text": "a", "text_pair": "b"}
-    given = ("context", "question", "one", "other")
-    assert by_name(given, "multiple-choice", CHOICE)["choices"] == [
-        "one",
-        "other",
-    ]
+        get_rows(kind).parse(given, fields)

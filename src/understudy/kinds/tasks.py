@@ -1,128 +1,16 @@
 """The task table: one row says everything the rest of the code needs to know about a task.
 
-Adding a task is adding a row. A kind says which columns a checked row has and which model class
-reads it; how it is encoded is in `encode.py`, what its scores are in `evaluation/metrics.py`.
+Adding a task is adding a row.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
 
+from understudy.data.task import Folder, Hub, Task
 from understudy.errors import RecipeError
-
-KindName = Literal[
-    "classification", "regression", "question-answering", "multiple-choice", "token-classification"
-]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What all tasks of a kind have in common.
-
-    Attributes:
-        auto_class: the class in transformers that loads such a model.
-        required: fields every source row must have.
-        optional: fields a source row may have.
-    """
-
-    name: KindName
-    auto_class: str
-    required: tuple[str, ...]
-    optional: tuple[str, ...] = ()
-
-
-KINDS: Mapping[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        Kind(
-            "classification",
-            "AutoModelForSequenceClassification",
-            ("text", "label"),
-            optional=("text_pair",),
-        ),
-        Kind(
-            "regression",
-            "AutoModelForSequenceClassification",
-            ("text", "label"),
-            optional=("text_pair",),
-        ),
-        Kind(
-            "question-answering",
-            "AutoModelForQuestionAnswering",
-            ("question", "context", "answers"),
-            optional=("id",),
-        ),
-        Kind(
-            "multiple-choice",
-            "AutoModelForMultipleChoice",
-            ("context", "choices", "label"),
-            optional=("question",),
-        ),
-        Kind("token-classification", "AutoModelForTokenClassification", ("words", "tags")),
-    )
-}
-
-
-@dataclass(frozen=True)
-class Folder:
-    """Where a task lies in a folder of its own published layout.
-
-    Attributes:
-        name: the sub-folder, e.g. `CoLA`.
-        files: split name to file name; several names are alternatives, the first that exists counts.
-        columns: our field to the file's column; numbers mean the file has no header.
-    """
-
-    name: str
-    files: Mapping[str, tuple[str, ...]]
-    columns: Mapping[str, str | int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Hub:
-    """Where a task lies on the hub; `columns` and `splits` lead from our names to its own."""
-
-    dataset: str
-    config: str | None
-    columns: Mapping[str, str]
-    splits: Mapping[str, str] = field(
-        default_factory=lambda: {"train": "train", "dev": "validation", "test": "test"}
-    )
-
-
-@dataclass(frozen=True)
-class Task:
-    """One row of the table.
-
-    Attributes:
-        labels: label names in the order of their ids; None where the data decides.
-        metrics: official metrics, the one that is quoted first.
-        max_length: tokens, special tokens included.
-        dev_splits: every development set; the first one is used for choosing, all are reported.
-    """
-
-    name: str
-    kind: KindName
-    metrics: tuple[str, ...]
-    max_length: int = 128
-    labels: tuple[str, ...] | None = None
-    folder: Folder | None = None
-    hub: Hub | None = None
-    dev_splits: tuple[str, ...] = ("dev",)
-    unanswerable: bool = False
-
-    @property
-    def auto_class(self) -> str:
-        return KINDS[self.kind].auto_class
-
-    @property
-    def headline(self) -> str:
-        """The metric that is quoted, and by which a best checkpoint is chosen."""
-        return self.metrics[0]
-
+from understudy.kinds import get_kind, kind_names
 
 _TSV = {"train": ("train.tsv",), "dev": ("dev.tsv",), "test": ("test.tsv",)}
 _MNLI_TSV = {
@@ -141,12 +29,12 @@ def _glue(
     hub_columns: Mapping[str, str],
     labels: tuple[str, ...] | None,
     *,
-    kind: KindName = "classification",
+    kind: str = "classification",
     max_length: int = 128,
 ) -> Task:
     return Task(
         name,
-        kind,
+        get_kind(kind),
         metrics,
         max_length=max_length,
         labels=labels,
@@ -166,7 +54,7 @@ _CONLL_LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-M
 def _squad(name: str, version: str, hub: str, unanswerable: bool) -> Task:
     return Task(
         name,
-        "question-answering",
+        get_kind("question-answering"),
         ("squad_f1", "exact_match"),
         max_length=384,
         folder=Folder(
@@ -231,7 +119,7 @@ _ALL = (
     ),
     Task(
         "mnli",
-        "classification",
+        get_kind("classification"),
         ("accuracy",),
         labels=("entailment", "neutral", "contradiction"),
         folder=Folder("MNLI", _MNLI_TSV, _pair("sentence1", "sentence2", "gold_label")),
@@ -261,7 +149,7 @@ _ALL = (
     _squad("squad2", "2.0", "rajpurkar/squad_v2", unanswerable=True),
     Task(
         "race",
-        "multiple-choice",
+        get_kind("multiple-choice"),
         ("accuracy",),
         max_length=512,
         folder=Folder("RACE", {"train": ("train",), "dev": ("dev",), "test": ("test",)}),
@@ -278,7 +166,7 @@ _ALL = (
     ),
     Task(
         "conll2003",
-        "token-classification",
+        get_kind("token-classification"),
         ("span_f1",),
         labels=_CONLL_LABELS,
         folder=Folder(
@@ -291,25 +179,14 @@ _ALL = (
         ),
         hub=Hub("lhoestq/conll2003", None, {"words": "tokens", "tags": "ner_tags"}),
     ),
-    # A user's own files: the kind is the task, the data decides the labels.
-    Task("classification", "classification", ("accuracy", "macro_f1")),
-    Task("regression", "regression", ("pearson", "spearman")),
-    Task(
-        "question-answering",
-        "question-answering",
-        ("squad_f1", "exact_match"),
-        max_length=384,
-        unanswerable=True,
-    ),
-    Task("multiple-choice", "multiple-choice", ("accuracy",), max_length=512),
-    Task("token-classification", "token-classification", ("span_f1",)),
 )
 
-TASKS: Mapping[str, Task] = {task.name: task for task in _ALL}
+_PUBLISHED: Mapping[str, Task] = {task.name: task for task in _ALL}
 
 
-def _fold(name: str) -> str:
-    return name.lower().replace("-", "").replace("_", "")
+def task_names() -> list[str]:
+    """Names of the published tasks, and of the kinds, which are the tasks of a user's own files."""
+    return [*_PUBLISHED, *kind_names()]
 
 
 def get_task(name: str) -> Task:
@@ -318,14 +195,21 @@ def get_task(name: str) -> Task:
     >>> get_task("mrpc").headline
     'f1'
     """
-    if name in TASKS:
-        return TASKS[name]
-    folded = {_fold(task): task for task in TASKS}
-    if _fold(name) in folded:  # MRPC, SST-2, as their folders are called
-        return TASKS[folded[_fold(name)]]
-    close = difflib.get_close_matches(name.lower(), TASKS, n=1)
+    names = task_names()
+    # MRPC, SST-2, as their folders are called.
+    name = name if name in names else {_fold(task): task for task in names}.get(_fold(name), name)
+    if name in _PUBLISHED:
+        return _PUBLISHED[name]
+    if name in names:  # the data decides the labels
+        kind = get_kind(name)
+        return Task(name, kind, kind.metrics, max_length=kind.max_length, unanswerable=kind.unanswerable)
+    close = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise RecipeError(
-        f"task must be one of {', '.join(TASKS)}; got {name!r}.{hint} For files of your own use the "
-        "name of their kind, e.g. task: classification."
+        f"task must be one of {', '.join(names)}; got {name!r}.{hint} For your own files, use the name of "
+        "their kind, e.g. task: classification."
     )
+
+
+def _fold(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")

@@ -1,0 +1,53 @@
+"""Rows of classification: a text or a pair, and its class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from understudy.data.decode import softmax
+from understudy.data.kind import Logits, Prediction, Reading, Row
+from understudy.data.rows import is_clean, label_id, label_name
+from understudy.errors import DataError
+from understudy.kinds.texts import TextRows
+
+
+class ClassificationRows(TextRows):
+    """One class for each text or pair."""
+
+    name = "classification"
+    has_named_labels = True
+    metrics = ("accuracy", "macro_f1")
+
+    def check(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> Row:
+        return {**self.check_texts(values), "label": label_id(values["label"], ids or {})}
+
+    def label_names(self, value: Any) -> Iterable[str]:
+        name = label_name(value)
+        return [name] if is_clean(name) else []  # others are reported with their rows
+
+    def order_labels(self, found: Iterable[str]) -> tuple[str, ...]:
+        """Numbers in their order, words alphabetically."""
+        found = list(found)
+        if len(found) < 2:
+            raise DataError(
+                f"there must be two or more different labels; found {sorted(found)}. Check that the file is "
+                "whole, or name another column with data.columns.label."
+            )
+        numeric = all(name.lstrip("-").isdigit() for name in found)
+        return tuple(sorted(found, key=int) if numeric else sorted(found))
+
+    def decode(
+        self, reading: Reading, logits: Logits, labels: Sequence[str], *, unanswerable: bool
+    ) -> Prediction:
+        probabilities = softmax(logits[0][0])
+        return {
+            "label": labels[int(probabilities.argmax())],
+            "probabilities": dict(zip(labels, probabilities.tolist(), strict=True)),
+        }
+
+    def show(self, prediction: Prediction) -> str:
+        return f"{prediction['label']}\t{prediction['probabilities'][prediction['label']]:.3f}"
+
+
+ROWS = ClassificationRows()

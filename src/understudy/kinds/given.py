@@ -1,0 +1,62 @@
+"""What a caller of a predictor gives, as the fields of a row, checked; no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from understudy.data.kind import Row
+from understudy.errors import DataError
+
+# A text of this many characters takes about half a gigabyte while it is tokenised.
+MAX_CHARACTERS = 2_000_000
+
+
+def name_fields(given: Any, fields: Sequence[str], *, also: Sequence[str] = ()) -> Row:
+    """What was given, under the names of its fields: a string, several in the fields' order, or a mapping.
+
+    Args:
+        also: fields that a mapping may have instead.
+    """
+    if isinstance(given, Mapping):
+        row = dict(given)
+        if set(row) - {*fields, *also}:
+            raise DataError(
+                f"a row must have {' and '.join(fields)} and nothing else; got {', '.join(map(str, row))}."
+            )
+        return row
+    if isinstance(given, str):
+        return {fields[0]: given}
+    if isinstance(given, Sequence) and not isinstance(given, bytes):
+        if len(given) != len(fields):
+            raise DataError(f"a row has {len(fields)} texts ({', '.join(fields)}); got {len(given)}.")
+        return dict(zip(fields, given, strict=True))
+    raise DataError(
+        f"a row must be a string, a tuple or a mapping of {', '.join(fields)}; got {type(given).__name__}."
+    )
+
+
+def check_strings(given: Any, name: str) -> list[str]:
+    """A list of strings, each checked, and together not too long."""
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Sequence):
+        raise DataError(f"{name} must be a list of strings; got {type(given).__name__}.")
+    for one in given:
+        check_given(one, name)
+    if sum(map(len, given)) > MAX_CHARACTERS:
+        raise DataError(f"{name} must have at most {MAX_CHARACTERS:,} characters together. Cut them.")
+    return list(given)
+
+
+def check_given(text: Any, name: str) -> None:
+    """Refuse what cannot be tokenised, with the reason."""
+    if not isinstance(text, str):
+        raise DataError(f"{name} must be a string; got {type(text).__name__}.")
+    if len(text) > MAX_CHARACTERS:
+        raise DataError(f"{name} must have at most {MAX_CHARACTERS:,} characters; got {len(text):,}. Cut it.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{name} has half of a surrogate pair at character {error.start}, which is no text. Repair it "
+            "with text.encode('utf-16', 'surrogatepass').decode('utf-16', 'replace')."
+        ) from None

@@ -1,0 +1,100 @@
+"""Rows of multiple choice: a context, perhaps a question, and choices of which one is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from understudy.data.decode import softmax
+from understudy.data.encodings import model_columns
+from understudy.data.kind import Batch, Encoded, Logits, Prediction, Reading, Row, RowKind
+from understudy.data.rows import BadRowError, check_text, label_id
+from understudy.data.tokens import TextReader
+from understudy.errors import DataError
+from understudy.kinds.given import check_given, check_strings, name_fields
+
+
+class MultipleChoiceRows(RowKind):
+    """The best of several choices."""
+
+    name = "multiple-choice"
+    auto_class = "AutoModelForMultipleChoice"
+    pipeline = "multiple-choice"
+    required = ("context", "choices", "label")
+    optional = ("question",)
+    inputs = ("context", "question", "choices")
+    usual_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "context": ("context", "passage", "article", "paragraph", "sent1", "ctx"),
+        "question": ("question", "query"),
+        "choices": ("choices", "options", "endings"),
+        "label": (
+            "label", "labels", "class", "category", "target", "sentiment", "intent", "gold_label",
+            "score", "rating", "y", "answer",
+        ),
+    }  # fmt: skip
+    metrics = ("accuracy",)
+    max_length = 512
+    example = '{"context": "…", "question": "…", "choices": ["one", "two"]}'
+
+    def check(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> Row:
+        choices = values["choices"]
+        if not isinstance(choices, Sequence) or isinstance(choices, str) or len(choices) < 2:
+            raise BadRowError("choices have the wrong form", "choices must be a list of at least two texts")
+        # RACE says A, B, C, D; others say 0, 1, 2, 3.
+        names = {chr(ord("A") + index): index for index in range(len(choices))}
+        names |= {str(index): index for index in range(len(choices))}
+        return {
+            "context": check_text(values["context"], "context"),
+            # A question may be absent: then the context is continued by the choice.
+            "question": check_text(values["question"], "question") if values.get("question") else "",
+            "choices": [check_text(choice, f"choice {index}") for index, choice in enumerate(choices)],
+            "label": label_id(values["label"], names),
+        }
+
+    def encode(
+        self, batch: Batch, reader: TextReader, names: Sequence[str], inside: Sequence[int] | None = None
+    ) -> Encoded:
+        """Each choice beside the context; `input_ids` is a list for each choice."""
+        rows = [
+            model_columns(reader.choices(context, question, choices), names)
+            for context, question, choices in zip(
+                batch["context"], batch["question"], batch["choices"], strict=True
+            )
+        ]
+        encoded: Encoded = {name: [row[name] for row in rows] for name in rows[0]}
+        encoded["labels"] = batch["label"]
+        encoded["row"] = list(batch["row"])
+        encoded["length"] = [max(map(len, choices)) for choices in encoded["input_ids"]]
+        return encoded
+
+    def parse(self, given: Any, fields: Sequence[str]) -> Row:
+        if isinstance(given, Sequence) and not isinstance(given, str | bytes | Mapping) and len(given) > 2:
+            given = {"context": given[0], "question": given[1], "choices": list(given[2:])}
+        row = {"question": "", **name_fields(given, fields)}
+        for name in ("context", "question"):
+            if name not in row:
+                raise DataError(f"a row must have {' and '.join(fields)}; {name} is missing.")
+            check_given(row[name], name)
+        if "choices" not in row:
+            raise DataError(f"a row must have {' and '.join(fields)}; choices is missing.")
+        row["choices"] = check_strings(row["choices"], "choices")
+        if not row["choices"]:
+            raise DataError("choices must have one at least.")
+        return row
+
+    def read(self, rows: Sequence[Row], reader: TextReader, fields: Sequence[str]) -> Iterable[Reading]:
+        return [Reading(row, reader.choices(row["context"], row["question"], row["choices"])) for row in rows]
+
+    def decode(
+        self, reading: Reading, logits: Logits, labels: Sequence[str], *, unanswerable: bool
+    ) -> Prediction:
+        probabilities = softmax(np.array([one[0].reshape(-1)[0] for one in logits]))
+        return {"choice": int(probabilities.argmax()), "probabilities": probabilities.tolist()}
+
+    def show(self, prediction: Prediction) -> str:
+        return f"{prediction['choice']}\t{prediction['probabilities'][prediction['choice']]:.3f}"
+
+
+ROWS = MultipleChoiceRows()

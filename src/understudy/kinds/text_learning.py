@@ -1,0 +1,58 @@
+"""What learning the kinds of one text or a pair has in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from datasets import ClassLabel, Dataset, Features, Value
+from numpy.typing import NDArray
+
+from understudy.augmentation.examples import Side, change_text, plain_side
+from understudy.augmentation.replace import Variant
+from understudy.data.kind import Kind, Row
+from understudy.data.task import Task
+from understudy.evaluation.metrics import METRICS, Metric
+from understudy.evaluation.outcomes import Predictions, places_of
+from understudy.kinds.texts import TextRows
+
+
+class TextKind(TextRows, Kind):
+    """One text or a pair of texts with one label."""
+
+    accepts_predictions = True
+
+    def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:
+        texts = {name: Value("string") for name in self.inputs if pair or name == "text"}
+        return Features({**texts, "label": ClassLabel(names=list(labels)) if labels else Value("float64")})
+
+    def arrow_columns(self, *, pair: bool) -> dict[str, pa.DataType]:
+        texts = {name: pa.string() for name in self.inputs if pair or name == "text"}
+        return {**texts, "label": pa.string() if self.has_named_labels else pa.float64()}
+
+    def predict(self, logits_BC: NDArray[Any]) -> NDArray[Any]:
+        """What the logits say of each row, in the terms of its label."""
+        return np.asarray(logits_BC.argmax(axis=-1))
+
+    def judge(
+        self, task: Task, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]
+    ) -> Predictions:
+        values = self.predict(logits[0])[places_of(rows, encoded)]
+        outcomes = np.stack([values, np.asarray(rows["label"][:])], axis=1).astype(np.float64)
+        if task.labels:
+            # Metrics count in the published order (F1 is that of label 1), whatever order the model has.
+            published = [task.labels.index(name) for name in rows.features["label"].names]
+            outcomes = np.array(published, dtype=np.float64)[outcomes.astype(np.int64)]
+        return Predictions(values.tolist(), outcomes, {})
+
+    def metric(self, name: str) -> Metric:
+        return METRICS[name]
+
+    def sides(self, row: Row, stop_words: frozenset[str], *, swap_entities: bool) -> list[Side]:
+        names = [name for name in self.inputs if row.get(name) is not None]
+        return [plain_side(name, row[name], stop_words) for name in names]
+
+    def change(self, row: Row, side: Side, variant: Variant) -> Row:
+        return {**row, side.name: change_text(side, variant)}

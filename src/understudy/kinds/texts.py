@@ -1,0 +1,57 @@
+"""What the kinds of one text or a pair have in common, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from understudy.data.encodings import model_columns, with_lengths
+from understudy.data.kind import Batch, Encoded, Reading, Row, RowKind
+from understudy.data.rows import check_text
+from understudy.data.tokens import TextReader
+from understudy.errors import DataError
+from understudy.kinds.given import check_given, name_fields
+
+
+class TextRows(RowKind):
+    """Rows of one text or a pair of texts with one label."""
+
+    auto_class = "AutoModelForSequenceClassification"
+    pipeline = "text-classification"
+    required = ("text", "label")
+    optional = ("text_pair",)
+    inputs = ("text", "text_pair")
+    usual_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "text": (
+            "text", "sentence", "sentence1", "premise", "question1", "text1", "review", "content",
+            "document", "body", "message", "comment", "tweet", "title", "utterance", "query",
+        ),
+        "text_pair": ("text_pair", "sentence2", "hypothesis", "question2", "text2"),
+        "label": (
+            "label", "labels", "class", "category", "target", "sentiment", "intent", "gold_label",
+            "score", "rating", "y", "answer",
+        ),
+    }  # fmt: skip
+
+    def check_texts(self, values: Mapping[str, Any]) -> Row:
+        """The texts of a row, checked."""
+        return {name: check_text(values[name], name) for name in self.inputs if name in values}
+
+    def encode(
+        self, batch: Batch, reader: TextReader, names: Sequence[str], inside: Sequence[int] | None = None
+    ) -> Encoded:
+        encoded = model_columns(reader.texts(batch["text"], batch.get("text_pair")), names)
+        encoded["labels"] = batch["label"]
+        return with_lengths(encoded, batch["row"])
+
+    def parse(self, given: Any, fields: Sequence[str]) -> Row:
+        row = name_fields(given, fields)
+        for name in fields:
+            if name not in row:
+                raise DataError(f"a row must have {' and '.join(fields)}; {name} is missing.")
+            check_given(row[name], name)
+        return row
+
+    def read(self, rows: Sequence[Row], reader: TextReader, fields: Sequence[str]) -> Iterable[Reading]:
+        columns = [[row[name] for row in rows] for name in fields]
+        return [Reading(row, [encoding]) for row, encoding in zip(rows, reader.texts(*columns), strict=True)]

@@ -1,0 +1,151 @@
+"""Predictions from an artifact: tokenizers, numpy and the artifact's engine, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Encoding, Tokenizer
+
+from understudy.artifacts.artifact import TOKENIZER, Artifact, checked_file, read_artifact
+from understudy.artifacts.session import Logits, Session, open_model, pad
+from understudy.data.kind import Prediction, Row
+from understudy.data.tokens import TextReader
+from understudy.errors import ModelError, RecipeError
+from understudy.kinds import get_rows
+
+# Rows are read in parts, so that a long list takes no more memory than a short one.
+_ROWS_AT_ONCE = 1_000
+_CHARACTERS_AT_ONCE = 2_000_000
+
+
+class Predictor:
+    """A student in use.
+
+    Args:
+        artifact_dir: a folder that `understudy export` wrote.
+        model: one of the artifact's models by name, e.g. `fp32`; its default (`int8`) where not given.
+        threads: of one pass; the engine's choice where not given.
+
+    Example:
+        >>> from understudy import Predictor                       # doctest: +SKIP
+        >>> predict = Predictor("artifacts/sst2")                  # doctest: +SKIP
+        >>> predict("a film one would rather forget")              # doctest: +SKIP
+        {'label': 'negative', 'probabilities': {'negative': 0.98, 'positive': 0.02}}
+    """
+
+    def __init__(
+        self, artifact_dir: str | Path, *, model: str | None = None, threads: int | None = None
+    ) -> None:
+        folder = Path(artifact_dir).expanduser()
+        artifact = read_artifact(folder)
+        self._check(folder, artifact)
+        session = open_model(folder, artifact, artifact.choose(model), threads=threads)
+        self._assemble(artifact, session, _open_tokenizer(checked_file(folder, artifact, TOKENIZER)))
+
+    @classmethod
+    def from_parts(cls, artifact: Artifact, session: Session, tokenizer: Tokenizer) -> Predictor:
+        """Make a predictor of parts that lie in no folder."""
+        made = cls.__new__(cls)
+        made._assemble(artifact, session, tokenizer)
+        return made
+
+    @staticmethod
+    def _check(folder: Path, artifact: Artifact) -> None:
+        try:
+            kind = get_rows(artifact.kind)
+        except RecipeError as error:
+            raise ModelError(f"{folder}: {error}") from None
+        if kind.has_named_labels and not artifact.labels:
+            raise ModelError(f"{folder} must have the labels of a {kind} model. Export the student again.")
+
+    def _assemble(self, artifact: Artifact, session: Session, tokenizer: Tokenizer) -> None:
+        self.artifact, self._session = artifact, session
+        self.kind = get_rows(artifact.kind)
+        self._reader = TextReader(
+            tokenizer,
+            windows=self.kind.has_windows,
+            max_length=artifact.max_length,
+            stride=artifact.stride,
+            truncation_side=artifact.truncation_side,
+        )
+
+    def __call__(self, inputs: Any, *, batch_size: int = 32) -> Any:
+        """The prediction for one input, or a list of predictions for a list of them.
+
+        An input is a string, or for more than one field a tuple in the order of `artifact.fields` or a
+        mapping: `("first", "second")`, `{"question": …, "context": …}`, `{"context": …, "question": …,
+        "choices": […]}`, `{"words": […]}`. By kind the prediction has:
+
+        - classification: `label`, `probabilities`
+        - regression: `score`
+        - question answering: `answer`, `start`, `end` (characters of the context), `score`; where there may
+          be none also `has_answer`
+        - multiple choice: `choice`, `probabilities`
+        - token classification: `entities`, each with `type`, `text`, `start`, `end` (characters, or words
+          where words were given), `probability`
+
+        `truncated` is there, and true, where a text was longer than the model reads.
+        """
+        if isinstance(inputs, list):
+            return list(self.stream(inputs, batch_size=batch_size))
+        return next(self.stream([inputs], batch_size=batch_size))
+
+    def stream(self, inputs: Any, *, batch_size: int = 32) -> Iterator[Prediction]:
+        """Predictions for any number of inputs, in their order; memory does not grow with them."""
+        part: list[Row] = []
+        characters = 0
+        for given in inputs:
+            row = self.kind.parse(given, self.artifact.fields)
+            part.append(row)
+            characters += _size(row)
+            if len(part) == _ROWS_AT_ONCE or characters > _CHARACTERS_AT_ONCE:
+                yield from self._predict(part, batch_size)
+                part, characters = [], 0
+        if part:
+            yield from self._predict(part, batch_size)
+
+    def _predict(self, rows: Sequence[Row], batch_size: int) -> Iterator[Prediction]:
+        artifact, kind = self.artifact, self.kind
+        readings = list(kind.read(rows, self._reader, artifact.fields))
+        logits = iter(self._run([one for reading in readings for one in reading.encodings], batch_size))
+        for reading in readings:
+            found = [next(logits) for _ in reading.encodings]
+            prediction = kind.decode(
+                reading, found, artifact.labels or (), unanswerable=artifact.unanswerable
+            )
+            if not kind.has_windows and any(one.overflowing for one in reading.encodings):
+                prediction["truncated"] = True
+            yield prediction
+
+    def _run(self, encodings: Sequence[Encoding], batch_size: int) -> list[Logits]:
+        """Logits of each, those of tokens without padding; texts of like length share a batch."""
+        lengths = [len(one.ids) for one in encodings]
+        order = sorted(range(len(encodings)), key=lambda place: -lengths[place])
+        made: list[Logits] = [()] * len(encodings)
+        for start in range(0, len(order), batch_size):
+            places = order[start : start + batch_size]
+            batch = pad(
+                [
+                    {"input_ids": encodings[place].ids, "token_type_ids": encodings[place].type_ids}
+                    for place in places
+                ],
+                self.artifact.padding,
+            )
+            for place, *values in zip(places, *self._session(batch), strict=True):
+                made[place] = tuple(values)
+        return made
+
+
+def _open_tokenizer(path: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises the bare class
+        raise ModelError(f"{path} cannot be read: {error}. Export the student again.") from None
+
+
+def _size(row: Row) -> int:
+    return sum(
+        len(value) if isinstance(value, str) else sum(map(len, value)) for value in row.values() if value
+    )
