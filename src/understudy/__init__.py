@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from understudy.kinds import get_kind, register_kind
+    from understudy.models.families import Family, register_family
     from understudy.pipeline.ablate import ablate
     from understudy.pipeline.run import run
     from understudy.pipeline.student import distill
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __version__ = version("understudy")
 __all__ = [
     "DistillationTrainer",
+    "Family",
     "FunctionObjectives",
     "Objectives",
     "PatientObjectives",
@@ -53,6 +55,7 @@ __all__ = [
     "get_kind",
     "load_recipe",
     "plan",
+    "register_family",
     "register_kind",
     "run",
 ]
@@ -68,6 +71,8 @@ _HOMES = {
     "Predictor": "understudy.predictor",
     "get_kind": "understudy.kinds",
     "register_kind": "understudy.kinds",
+    "Family": "understudy.models.families",
+    "register_family": "understudy.models.families",
     "Recipe": "understudy.recipe.recipe",
     "ablate": "understudy.pipeline.ablate",
     "augment": "understudy.stages.augment",

@@ -12,10 +12,10 @@ import onnx
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from understudy.artifacts.onnx import SCOPES
+from understudy.models.families import stack_names
 
 # Products with weights, and embeddings. (Gemm becomes MatMul on the way.)
 _QUANTIZED = ("MatMul", "Gemm", "Gather")
-_LAYER = re.compile(r"\.(?:layers?|albert_layers)\.(\d+)(?:\.|$)")
 EMBEDDINGS, HEAD = "embeddings", "head"
 
 
@@ -36,7 +36,7 @@ def parts_of(file: Path) -> dict[str, list[str]]:
 def _part(node: Any) -> str:
     """Where a node stands in the model, by the names of its modules that the exporter leaves."""
     scopes = next((one.value for one in node.metadata_props if one.key == SCOPES), "")
-    found = _LAYER.search(scopes.replace("'", "."))
+    found = re.search(rf"\.(?:{'|'.join(stack_names())})\.(\d+)(?:\.|$)", scopes.replace("'", "."))
     if found:
         return f"layer {int(found[1]) + 1}"
     return EMBEDDINGS if "embedding" in scopes else HEAD

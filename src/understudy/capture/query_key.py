@@ -22,6 +22,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from understudy.capture.representations import QueryKey, Representations
 from understudy.errors import ModelError
+from understudy.models.families import AttentionHooks, family_of, known_families
 
 # B batch, N heads, L tokens, D head size, W whole width of all heads
 
@@ -83,9 +84,9 @@ def prepare_capture(model: PreTrainedModel) -> None:
     Raises:
         ModelError: for a family that neither way fits, saying what would be needed.
     """
-    family = model.config.model_type
-    if family in _PROJECTIONS:
-        _hook_projections(model, *_PROJECTIONS[family])
+    hooks = family_of(model.config).hooks
+    if hooks is not None:
+        _hook_projections(model, hooks)
         return
     base = model.config._attn_implementation
     if not base.startswith(PREFIX) and model._can_set_attn_implementation():
@@ -93,9 +94,9 @@ def prepare_capture(model: PreTrainedModel) -> None:
         model.set_attn_implementation(PREFIX + base)
     if not _attends(model):
         raise ModelError(
-            f"queries and keys of {type(model).__name__} ({family}) cannot be read: it does not call "
-            "transformers' attention interface, and its projections are not known (known: "
-            f"{', '.join(_PROJECTIONS)}). Name them in understudy/capture/query_key.py."
+            f"queries and keys of {type(model).__name__} ({model.config.model_type}) cannot be read: it does "
+            "not call transformers' attention interface, and its projections are not known (known: "
+            f"{known_families(lambda one: one.hooks)}). Name them with register_family."
         )
 
 
@@ -145,41 +146,22 @@ def _side_by_side(heads_BNLD: Tensor) -> Tensor:
     return heads_BNLD.transpose(1, 2).flatten(2)
 
 
-def _mpnet_scaling(module: Any) -> float:
-    return float(module.attention_head_size**-0.5)
-
-
-def _deberta_scaling(module: Any) -> float:
-    # Content scores share their scale with the position terms beside them.
-    terms = 1 + sum(name in module.pos_att_type for name in ("c2p", "p2c"))
-    return float((module.attention_head_size * terms) ** -0.5)
-
-
-# Families outside the attention interface: query projection, key projection, scaling.
-_PROJECTIONS: Mapping[str, tuple[str, str, Callable[[Any], float]]] = {
-    "mpnet": ("q", "k", _mpnet_scaling),
-    "deberta-v2": ("query_proj", "key_proj", _deberta_scaling),
-}
-
-
-def _hook_projections(
-    model: PreTrainedModel, query_name: str, key_name: str, scaling: Callable[[Any], float]
-) -> None:
-    """Hooks on the projections of every layer; layers are counted as they stand in the model."""
+def _hook_projections(model: PreTrainedModel, hooks: AttentionHooks) -> None:
+    """Hook the projections of every layer; layers are counted as they stand in the model."""
     modules = [
-        module for module in model.modules() if hasattr(module, query_name) and hasattr(module, key_name)
+        module for module in model.modules() if hasattr(module, hooks.query) and hasattr(module, hooks.key)
     ]
     for layer, module in enumerate(modules, start=1):
-        query, key = getattr(module, query_name), getattr(module, key_name)
+        query, key = getattr(module, hooks.query), getattr(module, hooks.key)
         if not query._forward_hooks:  # prepared before
             query.register_forward_hook(_keep_query(layer))
-            key.register_forward_hook(_keep_pair(layer, module, scaling))
+            key.register_forward_hook(_keep_pair(layer, module, hooks.scaling))
 
 
 def _keep_query(layer: int) -> Callable[..., None]:
     def hook(_module: nn.Module, _inputs: Any, query_BLW: Tensor) -> None:
         recorder = _RECORDER.get()
-        # DeBERTa projects its position embeddings through the same module later: the first call counts.
+        # Position embeddings may go through the same module later: the first call counts.
         if recorder is not None and layer in recorder.wanted:
             recorder.queries.setdefault(layer, query_BLW)
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
@@ -23,51 +22,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from understudy.errors import ModelError, RecipeError
+from understudy.models.families import Family, LayerParts, family_of, known_families, own_sizes
 
 # H hidden size, N heads, D head size, F feed-forward neurons
 
 LayerChoice = Literal["first", "spaced", "last"]
 Axis = Literal["hidden", "query_key", "value", "feed_forward"]
-
-
-@dataclass(frozen=True)
-class Family:
-    """How a family names the parts of a layer; each is a linear module."""
-
-    query: str
-    key: str
-    value: str
-    output: str
-    up: str
-    down: str
-
-
-_BERT = Family(
-    "attention.self.query",
-    "attention.self.key",
-    "attention.self.value",
-    "attention.output.dense",
-    "intermediate.dense",
-    "output.dense",
-)
-FAMILIES: Mapping[str, Family] = {
-    "bert": _BERT,
-    "roberta": _BERT,
-    "xlm-roberta": _BERT,
-    "camembert": _BERT,
-    "electra": _BERT,
-    "distilbert": Family(
-        "attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin", "ffn.lin1", "ffn.lin2"
-    ),
-    "mpnet": Family(
-        "attention.attn.q",
-        "attention.attn.k",
-        "attention.attn.v",
-        "attention.attn.o",
-        "intermediate.dense",
-        "output.dense",
-    ),
-}
 
 
 def choose_layers(choice: LayerChoice | Sequence[int], num_layers: int, num_source: int) -> tuple[int, ...]:
@@ -119,7 +79,7 @@ def cut_weights(
     """
     check_fit(student.config, source.config)
     wanted, whole = _sizes(student.config), _sizes(source.config)
-    family = FAMILIES[source.config.model_type]
+    family, parts = family_of(source.config), _parts_of(source.config)
     kept: dict[tuple[Axis, int], Tensor] = {}
     if wanted != whole:
         activations = measure_activations(source, sample())
@@ -148,7 +108,7 @@ def cut_weights(
             index = kept.get((axis, 0 if axis == "hidden" else layer)) if axis is not None else None
             if index is not None:
                 value = value.index_select(dimension, index)
-        if scale != 1.0 and f".{family.query}." in name:
+        if scale != 1.0 and f".{parts.query}." in name:
             value = value * scale
         if value.shape != target.shape:
             raise ModelError(
@@ -167,7 +127,7 @@ def measure_activations(
 
     Layers are counted from 1; hidden channels, summed over all layers, stand at 0.
     """
-    family = FAMILIES[model.config.model_type]
+    parts = _parts_of(model.config)
     sums: dict[tuple[str, int], Tensor] = {}
     mask = torch.empty(0)
     hooks = []
@@ -184,7 +144,7 @@ def measure_activations(
 
     for name, module in model.base_model.named_modules():
         for part in ("query", "key", "value", "down"):
-            found = re.search(rf"\.layer\.(\d+)\.{re.escape(getattr(family, part))}$", f".{name}")
+            found = re.search(rf"\.layer\.(\d+)\.{re.escape(getattr(parts, part))}$", f".{name}")
             if found:
                 watch(module, part, int(found[1]) + 1)
     training = model.training
@@ -214,14 +174,20 @@ def measure_activations(
 
 def _sizes(config: Any) -> dict[Axis, int]:
     """How much there is on every axis; on heads' axes by head."""
-    head_size = config.hidden_size // config.num_attention_heads
-    feed_forward = config.hidden_dim if config.model_type == "distilbert" else config.intermediate_size
+    sizes = own_sizes(config)
+    head_size = sizes["hidden_size"] // sizes["num_attention_heads"]
     return {
-        "hidden": config.hidden_size,
+        "hidden": sizes["hidden_size"],
         "query_key": head_size,
         "value": head_size,
-        "feed_forward": feed_forward,
+        "feed_forward": sizes["intermediate_size"],
     }
+
+
+def _parts_of(config: Any) -> LayerParts:
+    parts = family_of(config).parts
+    assert parts is not None  # check_fit saw to it
+    return parts
 
 
 def _groups(axis: Axis, config: Any) -> int:
@@ -251,19 +217,22 @@ def _is_factorised(model: PreTrainedModel) -> bool:
 
 def _axes(name: str, family: Family, num_dimensions: int, factorised: bool) -> tuple[Axis | None, ...]:
     """Which axis each dimension of a parameter runs along; None stays whole."""
+    parts = family.parts
+    assert parts is not None  # check_fit saw to it
     inside: dict[str, tuple[Axis, Axis]] = {
-        family.query: ("query_key", "hidden"),
-        family.key: ("query_key", "hidden"),
-        family.value: ("value", "hidden"),
-        family.output: ("hidden", "value"),
-        family.up: ("feed_forward", "hidden"),
-        family.down: ("hidden", "feed_forward"),
+        parts.query: ("query_key", "hidden"),
+        parts.key: ("query_key", "hidden"),
+        parts.value: ("value", "hidden"),
+        parts.output: ("hidden", "value"),
+        parts.up: ("feed_forward", "hidden"),
+        parts.down: ("hidden", "feed_forward"),
     }
-    # `attention.output.dense` ends as `output.dense` does: the longest name counts.
+    # One name may end as another does: the longest counts.
     for part in sorted(inside, key=len, reverse=True):
         if f".{part}." in name:
             return inside[part][:num_dimensions]
-    if "relative_attention_bias" in name or (factorised and name.startswith("embeddings.")):
+    whole = any(part in name for part in family.untouched)
+    if whole or (factorised and name.startswith("embeddings.")):
         return (None,) * num_dimensions
     hidden: Axis = "hidden"
     if name.startswith("embeddings_project."):
@@ -282,10 +251,10 @@ def check_cut(student: Any, source: Any, choice: LayerChoice | Sequence[int]) ->
 def check_fit(student: Any, source: Any) -> None:
     """Refuse a student that is not the source made narrower."""
     family = source.model_type
-    if family not in FAMILIES:
+    if family_of(source).parts is None:
         raise ModelError(
-            f"a student cannot be cut from the family {family} (known: {', '.join(FAMILIES)}). Use "
-            "student.init=random."
+            f"a student cannot be cut from the family {family} (known: "
+            f"{known_families(lambda one: one.parts)}). Use student.init=random, or register_family."
         )
     if student.model_type != family:
         raise RecipeError(f"a student cut from {family} must be of that family; got {student.model_type}.")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from understudy.models.student import own_sizes
-
-_GATED = ("modernbert",)
+from understudy.models.families import family_of, own_sizes
 
 
 def forward_flop(config: Any, length: float, *, num_layers: int | None = None) -> float:
@@ -22,6 +20,6 @@ def forward_flop(config: Any, length: float, *, num_layers: int | None = None) -
     """
     sizes = own_sizes(config)
     hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]
-    num_products = 6 if config.model_type in _GATED else 4
+    num_products = 6 if family_of(config).is_gated else 4
     layer = 8 * hidden**2 + num_products * hidden * inner + 4 * length * hidden
     return float(layer * (num_layers or sizes["num_hidden_layers"]))

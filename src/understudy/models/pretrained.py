@@ -19,11 +19,9 @@ from understudy.data.labels import check_labels, named_labels
 from understudy.data.task import Task
 from understudy.data.tokens import PAD_TO_MULTIPLE_OF
 from understudy.errors import ModelError
+from understudy.models.families import num_positions
 
 logger = logging.getLogger(__name__)
-
-# Families that count positions from the padding id on, so that the first ones are never used.
-_POSITIONS_AFTER_PADDING = ("camembert", "mpnet", "roberta", "xlm-roberta", "xlm-roberta-xl")
 
 
 def load_config(model: str) -> Any:
@@ -89,21 +87,13 @@ def check_max_length(
 ) -> None:
     """Refuse a length the position embeddings cannot hold once a batch is padded."""
     longest = tokenizer.model_max_length
-    limit = min(longest, positions_of(config) or longest)
+    limit = min(longest, num_positions(config) or longest)
     limit -= limit % PAD_TO_MULTIPLE_OF
     if max_length > limit:
         raise ModelError(
             f"{key} is {max_length}, and the model reads at most {limit} tokens. Use "
             f"--set {key}={limit} or less."
         )
-
-
-def positions_of(config: Any) -> int | None:
-    """How many tokens a model can tell the places of; None where nothing limits them."""
-    positions = getattr(config, "max_position_embeddings", None)
-    if positions and config.model_type in _POSITIONS_AFTER_PADDING:
-        return int(positions - config.pad_token_id - 1)
-    return positions
 
 
 def has_head_for(config: Any, task: Task | RowKind) -> bool:

@@ -11,11 +11,20 @@ from typing import Annotated, Any, Literal
 import transformers
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
-from transformers import BertConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from understudy.data.task import Task
 from understudy.errors import ModelError, RecipeError
 from understudy.models.cut import LayerChoice, choose_layers, cut_weights
+from understudy.models.families import (
+    GENERIC,
+    SIZES,
+    family_of,
+    generic_config,
+    known_families,
+    named_sizes,
+    own_sizes,
+)
 from understudy.models.pretrained import (
     load_config,
     load_encoder,
@@ -25,7 +34,6 @@ from understudy.models.pretrained import (
 )
 
 STUDENT = "student"  # the folder in which a distillation leaves its model
-SIZES = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
 # TinyBERT, section 4.1, and the ICLR version's other sizes.
 SHAPES: Mapping[str, Mapping[str, int]] = {
     name: dict(
@@ -65,8 +73,8 @@ class StudentSettings(BaseModel):
     layers: LayerChoice | list[int] | None = None
     """Which layers of the source a cut takes: `first`, `spaced`, `last` or a list; `spaced` where not
     given."""
-    family: Literal["bert"] | None = None
-    """The teacher's own family where not given."""
+    family: str | None = None
+    """`bert`, or the teacher's own family where not given."""
     num_hidden_layers: Size | None = None
     hidden_size: Size | None = None
     intermediate_size: Size | None = None
@@ -186,13 +194,15 @@ def student_config(settings: StudentSettings, teacher_config: Any) -> Any:
             f"{sizes['num_attention_heads']} heads. Change one, e.g. student.num_attention_heads="
             f"{_near_divisor(sizes['hidden_size'], sizes['num_attention_heads'])}."
         )
-    if settings.family == "bert":
-        return _bert_like(teacher_config, sizes)
-    family = teacher_config.model_type
-    if family not in _FAMILIES:
+    if settings.family not in (None, GENERIC):
+        raise RecipeError(f"student.family must be {GENERIC}, or left out; got {settings.family!r}.")
+    if settings.family == GENERIC:
+        return generic_config(teacher_config, sizes)
+    if not family_of(teacher_config).can_resize:
         raise ModelError(
-            f"a student of the family {family} cannot be given a free shape (known: "
-            f"{', '.join(_FAMILIES)}). Use --set student.family=bert: it reads with the same tokenizer."
+            f"a student of the family {teacher_config.model_type} cannot be given a free shape (known: "
+            f"{known_families(lambda one: one.can_resize)}). Use --set student.family={GENERIC}: it reads "
+            "with the same tokenizer."
         )
     return _resized(teacher_config, sizes)
 
@@ -220,36 +230,6 @@ def _shape_sizes(shape: str | None, teacher_config: Any) -> dict[str, int]:
     }
 
 
-# Families whose config takes these four sizes; others bind them to further ones.
-_FAMILIES = (
-    "bert",
-    "roberta",
-    "xlm-roberta",
-    "camembert",
-    "electra",
-    "distilbert",
-    "mpnet",
-    "modernbert",
-    "albert",
-    "deberta-v2",
-)
-# Where a family calls a size by another name than most.
-_OTHER_NAMES = {
-    "distilbert": {
-        "num_hidden_layers": "n_layers",
-        "hidden_size": "dim",
-        "intermediate_size": "hidden_dim",
-        "num_attention_heads": "n_heads",
-    }
-}
-
-
-def own_sizes(config: Any) -> dict[str, int]:
-    """A config's four sizes, by the names that most families use."""
-    names = _OTHER_NAMES.get(config.model_type, {})
-    return {name: getattr(config, names.get(name, name)) for name in SIZES}
-
-
 # Of the teacher alone: how long its lists are, and where it came from.
 _NOT_INHERITED = ("layer_types", "architectures", "_name_or_path", "dtype", "pooler_hidden_size")
 
@@ -258,23 +238,11 @@ def _resized(teacher_config: Any, sizes: Mapping[str, int]) -> Any:
     values = copy.deepcopy(teacher_config.to_dict())
     for name in _NOT_INHERITED:
         values.pop(name, None)
-    names = _OTHER_NAMES.get(teacher_config.model_type, {})
-    values |= {names.get(name, name): size for name, size in sizes.items()}
-    # ELECTRA and ALBERT may factorise their embeddings; where they do not, they go with the width.
+    values |= named_sizes(teacher_config, sizes)
+    # Some families may factorise their embeddings; where they do not, they go with the width.
     if "embedding_size" in values and values["embedding_size"] >= teacher_config.hidden_size:
         values["embedding_size"] = sizes["hidden_size"]
     return type(teacher_config)(**values)
-
-
-def _bert_like(teacher_config: Any, sizes: Mapping[str, Any]) -> BertConfig:
-    return BertConfig(
-        vocab_size=teacher_config.vocab_size,
-        # Families that count from the padding id on have two more than they read; harmless here.
-        max_position_embeddings=teacher_config.max_position_embeddings,
-        type_vocab_size=max(2, getattr(teacher_config, "type_vocab_size", 2)),
-        pad_token_id=teacher_config.pad_token_id,
-        **sizes,
-    )
 
 
 def check_start(settings: StudentSettings) -> None:

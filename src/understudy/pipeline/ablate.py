@@ -14,8 +14,9 @@ from understudy.errors import OutputError, RecipeError
 from understudy.evaluation.bootstrap import Estimate, estimate_runs
 from understudy.evaluation.metrics import Outcomes
 from understudy.kinds.tasks import get_task
+from understudy.models.families import own_sizes
 from understudy.models.pretrained import load_config
-from understudy.models.student import STUDENT, own_sizes, student_inside
+from understudy.models.student import STUDENT, student_inside
 from understudy.recipe.load import apply_settings, load_recipe, parse_settings
 from understudy.recipe.recipe import Recipe
 from understudy.report.charts import intervals

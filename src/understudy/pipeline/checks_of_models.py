@@ -12,6 +12,7 @@ from understudy.data.labels import named_labels
 from understudy.errors import ModelError, RecipeError
 from understudy.evaluation.score import predict_logits
 from understudy.models.cut import check_cut
+from understudy.models.families import own_sizes
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import (
     check_max_length,
@@ -20,7 +21,7 @@ from understudy.models.pretrained import (
     load_model,
     load_tokenizer,
 )
-from understudy.models.student import base_config, check_start, own_sizes
+from understudy.models.student import base_config, check_start
 from understudy.objectives.compose import weight_of
 from understudy.pipeline.facts import Facts, Finding, num_parameters, untrained
 from understudy.recipe.distillation import IntermediateSettings, PatientSettings

@@ -12,9 +12,9 @@ import numpy as np
 from understudy.augmentation.words import load_stop_words
 from understudy.data.sources import dev_splits
 from understudy.errors import RecipeError
+from understudy.models.families import num_positions
 from understudy.models.pretrained import (
     load_config,
-    positions_of,
 )
 from understudy.pipeline.checks_of_models import check_length
 from understudy.pipeline.facts import Facts, Finding
@@ -34,7 +34,7 @@ def check_truncation(facts: Facts) -> Iterator[Finding]:
     lengths = [facts.task.kind.count_tokens(facts.tokenizer, rows[int(place)]) for place in chosen]
     cut = float(np.mean(np.array(lengths) > limit))
     if cut > _CUT_SHARE:
-        longest = positions_of(facts.teacher_config) or facts.tokenizer.model_max_length
+        longest = num_positions(facts.teacher_config) or facts.tokenizer.model_max_length
         fits = min(int(np.quantile(lengths, 0.99)), longest)
         share = float(np.mean(np.array(lengths) <= fits))
         yield Finding(

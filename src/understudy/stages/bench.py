@@ -15,13 +15,13 @@ from understudy.artifacts.onnx import input_names
 from understudy.errors import ModelError, OutputError, RecipeError
 from understudy.kinds import get_kind, kind_names
 from understudy.kinds.tasks import get_task
+from understudy.models.families import num_positions
 from understudy.models.flop import forward_flop
 from understudy.models.pretrained import (
     has_head_for,
     load_config,
     load_tokenizer,
     local_folder,
-    positions_of,
 )
 from understudy.models.student import student_inside
 from understudy.stages.result import RESULT, StageResult, saved_recipe, versions, write_result
@@ -186,7 +186,7 @@ def _first_scores(scores: Any) -> dict[str, float]:
 
 def _check_lengths(known: Sequence[_Model], lengths: Sequence[int]) -> None:
     for one in known:
-        limit = positions_of(one.config)
+        limit = num_positions(one.config)
         if limit is not None and max(lengths) > limit:
             raise RecipeError(
                 f"--lengths must be at most {limit}, which {one.folder} reads; got {max(lengths)}."

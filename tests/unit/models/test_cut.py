@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedModel
 
 from understudy.errors import ModelError, RecipeError
-from understudy.models.cut import FAMILIES as CUT_FAMILIES
+from understudy.models import families
 from understudy.models.cut import _largest, choose_layers, cut_weights, measure_activations
 
 COMMON: dict[str, Any] = {
@@ -133,7 +133,7 @@ def test_dimensions_of_heads_that_do_nothing_leave_the_scores_as_they_were() -> 
 def test_values_and_their_output_keep_the_same_dimensions(family: str) -> None:
     """Dimensions of values that are zero go first, and with them the columns of the output they fed."""
     source = make(family, num_hidden_layers=2)
-    names = CUT_FAMILIES[source.config.model_type]
+    names = families.family_of(source.config).parts
     num_heads = source.config.num_attention_heads
     head_size = source.config.hidden_size // num_heads
     dead = [1, head_size - 1]
