@@ -1,21 +1,23 @@
-"""A grid search that goes on where it stopped: Optuna keeps the record."""
+"""A grid search that continues where it stopped."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-JOURNAL = "search.log"
+from understudy.files import write_atomically
+
+SCORES = "search.json"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One combination of values and what it scored."""
+    """One combination of values and its score."""
 
     number: int
     values: Mapping[str, Any]
@@ -27,40 +29,26 @@ def search_grid(
     folder: Path,
     run: Callable[[int, Mapping[str, Any]], float],
 ) -> list[Trial]:
-    """Run every combination once, in the order of the grid; the best trial first.
+    """Run every combination once, in the order of the grid, and return the trials with the best first.
 
-    Of equal scores the first in the grid is the better. The study lies in `folder` as Optuna's
-    journal (`optuna-dashboard` shows it). A trial that was running when the process died keeps its
-    number and is run again, so that it can continue from its own checkpoint.
+    Of equal scores the first in the grid is the better. Scores are kept in `folder/search.json`; a trial that
+    was running when the process died keeps its number and is run again, so it can continue from its own
+    checkpoint.
 
     Args:
-        run: number and values to a score, the higher the better. A score that is not a number counts
-            as the worst.
+        run: number and values to a score, the higher the better. A score that is NaN counts as the worst.
     """
-    import optuna
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
-    from optuna.trial import TrialState
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     folder.mkdir(parents=True, exist_ok=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        storage = JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
-        study = optuna.create_study(
-            study_name="search", storage=storage, direction="maximize", load_if_exists=True
-        )
-        for values in itertools.product(*space.values()):
-            study.enqueue_trial(dict(zip(space, values, strict=True)), skip_if_exists=True)
-    interrupted = study.get_trials(states=[TrialState.RUNNING])
-    waiting = [optuna.trial.Trial(study, trial._trial_id) for trial in interrupted]
-    while waiting or study.get_trials(states=[TrialState.WAITING]):
-        trial = waiting.pop(0) if waiting else study.ask()
-        values_of = {name: trial.suggest_categorical(name, choices) for name, choices in space.items()}
-        score = run(trial.number, values_of)
-        study.tell(trial, -math.inf if math.isnan(score) else score)
-    trials = [
-        Trial(done.number, {name: done.params[name] for name in space}, float(done.value or 0.0))
-        for done in study.get_trials(states=[TrialState.COMPLETE])
-    ]
+    file = folder / SCORES
+    scores: dict[str, float | None] = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    grid = [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
+    for number, values in enumerate(grid):
+        if str(number) not in scores:
+            score = run(number, values)
+            scores[str(number)] = None if math.isnan(score) else score
+            write_atomically(file, json.dumps(scores, indent=2) + "\n")
+    trials = []
+    for number, values in enumerate(grid):
+        known = scores[str(number)]
+        trials.append(Trial(number, values, -math.inf if known is None else known))
     return sorted(trials, key=lambda trial: (-trial.score, trial.number))

@@ -155,6 +155,8 @@ class DistillationTrainer(OrderedTrainer):
         self.objectives = matched.objectives
         args = args or TrainingArguments("trainer_output")
         args.remove_unused_columns = False  # the collator chooses
+        if args.device.type == "cpu":
+            args.dataloader_pin_memory = False  # it serves copies to a device; without one it only warns
         if data_collator is None and processing_class is not None:
             data_collator = Collator(processing_class, keep_row=True)
         super().__init__(
