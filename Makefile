@@ -2,13 +2,13 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup fix check test docs
+.PHONY: setup fix check test docs wheel lowest
 
 setup:  ## a virtual environment with pinned versions
 	test -x $(BIN)/python || python3 -m venv $(VENV)
 	# torch first and exact: a looser requirement fetches several GB of CUDA packages.
 	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,docs,openvino,scale]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[train,dev,docs,openvino,scale]'
 
 fix:  ## format, and mend what can be mended
 	$(BIN)/ruff format .
@@ -22,6 +22,17 @@ check:  ## format, lint, types, import contracts
 
 docs:  ## the site, in site/; a page or a link that is missing is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+wheel:  ## build wheel and sdist, install the wheel into an empty environment, predict with it
+	$(BIN)/python tools/check_wheel.py
+
+lowest:  ## unit tests with the lowest allowed version of every direct dependency
+	test -x $(VENV)-lowest/bin/python || python3 -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python tools/lowest_versions.py > $(VENV)-lowest/lowest.txt
+	$(VENV)-lowest/bin/python -m pip install --quiet -c $(VENV)-lowest/lowest.txt '.[train]' \
+		hypothesis psutil pytest pytest-xdist types-PyYAML
+	HF_HUB_OFFLINE=1 $(VENV)-lowest/bin/python -m pytest -n 2 --dist loadfile -q tests/unit
 
 test:  ## all tests; those marked `real` skip where the assets are absent
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from understudy.training.trainer import DistillationTrainer
 
-__version__ = version("understudy")
+__version__ = version("understudy-distill")
 __all__ = [
     "DistillationTrainer",
     "Family",
@@ -91,7 +91,12 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        try:
+            return getattr(import_module(_HOMES[name]), name)
+        except ModuleNotFoundError as error:
+            from understudy.errors import MissingExtraError
+
+            raise MissingExtraError.of(error) from None
     raise AttributeError(f"module 'understudy' has no attribute {name!r}")
 
 

@@ -1,8 +1,22 @@
 """The errors a user can cause and mend. Each message says what was expected, what came, and what to do."""
 
+from __future__ import annotations
+
 
 class UnderstudyError(Exception):
     """Base of every error that is the user's to mend; the command line prints it without a traceback."""
+
+
+class MissingExtraError(UnderstudyError, ImportError):
+    """A package of an extra is not installed."""
+
+    @classmethod
+    def of(cls, error: ModuleNotFoundError) -> MissingExtraError:
+        """Say which extra has the module that was not found."""
+        return cls(
+            f"this needs the package {error.name}, which is not installed: "
+            "pip install 'understudy-distill[train]'"
+        )
 
 
 class DataError(UnderstudyError):

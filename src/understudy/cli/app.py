@@ -20,7 +20,7 @@ from understudy.cli.plan import plan_command
 from understudy.cli.predict import predict_command
 from understudy.cli.recipes import recipes_command
 from understudy.cli.run import run_command
-from understudy.errors import UnderstudyError
+from understudy.errors import MissingExtraError, UnderstudyError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -78,10 +78,15 @@ def understudy_command(
 
 def main() -> None:
     """Run the command line; an error of the user's is a message, not a traceback."""
+    from understudy.cli.console import print_error
+
     try:
         app()
     except UnderstudyError as error:
-        from understudy.cli.console import print_error
-
         print_error(error)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("understudy"):
+            raise
+        print_error(MissingExtraError.of(error))
         sys.exit(2)

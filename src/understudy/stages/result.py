@@ -227,8 +227,9 @@ def data_content(data: TaskData) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Of everything that can change a figure."""
-    names = ("understudy", "torch", "transformers", "datasets", "tokenizers", "numpy")
-    return {"python": platform.python_version()} | {name: metadata.version(name) for name in names}
+    names = ("torch", "transformers", "datasets", "tokenizers", "numpy")
+    ours = {"python": platform.python_version(), "understudy": metadata.version("understudy-distill")}
+    return ours | {name: metadata.version(name) for name in names}
 
 
 # Beside weights and config, the files that decide how a model reads a text.
