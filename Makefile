@@ -32,7 +32,8 @@ lowest:  ## unit tests with the lowest allowed version of every direct dependenc
 	$(BIN)/python tools/lowest_versions.py > $(VENV)-lowest/lowest.txt
 	$(VENV)-lowest/bin/python -m pip install --quiet -c $(VENV)-lowest/lowest.txt '.[train]' \
 		hypothesis psutil pytest pytest-xdist types-PyYAML
-	HF_HUB_OFFLINE=1 $(VENV)-lowest/bin/python -m pytest -n 2 --dist loadfile -q tests/unit
+	HF_HUB_OFFLINE=1 $(VENV)-lowest/bin/python -m pytest -n 2 --dist loadfile -q tests/unit \
+		-W ignore::DeprecationWarning  # of old packages, about newer ones that they use
 
 test:  ## all tests; those marked `real` skip where the assets are absent
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile

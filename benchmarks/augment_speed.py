@@ -53,10 +53,10 @@ def measure(task: str, options: argparse.Namespace) -> dict[str, Any]:
     import torch
 
     from understudy.augmentation.replace import Question
-    from understudy.augmentation.run import augment_rows, plan_trials
+    from understudy.augmentation.run import augment_rows, plan_attempts
+    from understudy.augmentation.shards import ShardMaker
     from understudy.data.load import load_data
     from understudy.recipe.load import load_recipe
-    from understudy.stages.augment import ShardMaker
     from understudy.training.cpu import tune_cpu
 
     torch.set_num_threads(options.threads)
@@ -72,9 +72,9 @@ def measure(task: str, options: argparse.Namespace) -> dict[str, Any]:
     )
     settings = recipe.augment
     assert settings is not None
-    kind = recipe.task_row.kind
+    kind = recipe.task_definition.kind
     num_rows = 40 if options.quick else 500
-    maker = ShardMaker(recipe, load_data(recipe.task_row, recipe.data, ["train"]), num_rows)
+    maker = ShardMaker(recipe, load_data(recipe.task_definition, recipe.data, ["train"]), num_rows)
     rows = list(maker.rows(range(num_rows)))
     asked: list[Question] = []
 
@@ -115,7 +115,7 @@ def measure(task: str, options: argparse.Namespace) -> dict[str, Any]:
     median = {name: statistics.median(values) for name, values in seconds.items()}
     # What the algorithm as written would ask: every word that may be replaced, of every variant.
     words = sum(
-        len(trial.side.places) for row in rows for trial in plan_trials(row, kind, settings, recipe.seed)
+        len(trial.side.places) for row in rows for trial in plan_attempts(row, kind, settings, recipe.seed)
     )
     return {
         "speedup": round(median["plain_pass"] * words / median["ours"], 1),

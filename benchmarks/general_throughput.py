@@ -52,8 +52,8 @@ def main() -> None:
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     import understudy
+    from understudy.distillation.general_text import learn_general, prepare_general
     from understudy.recipe.load import load_recipe
-    from understudy.stages.general import learn_general, prepare_general
 
     encoder, steps = str(options.assets / "bert-12l-384h-mlm"), QUICK_STEPS if options.quick else STEPS
     understudy.corpus(
@@ -103,9 +103,9 @@ def bare(run: Any, steps: int) -> tuple[float, Counter[str], int]:
 
     from understudy.capture.query_key import capture
     from understudy.data.encode import Collator
+    from understudy.distillation.layers import match
     from understudy.models.teacher import cast_linears, keep_layers
     from understudy.objectives.compose import layer_losses, weighted_sum
-    from understudy.stages.intermediate import match
 
     model, teacher_layers = match(run.student, run.teacher, run.settings, run.channels)
     keep_layers(run.teacher, max(teacher_layers))

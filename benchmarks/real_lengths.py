@@ -28,13 +28,13 @@ from understudy.training.intermediate import intermediate_terms
 from understudy.data.encode import Collator, encode
 from understudy.data.load import load_data
 from understudy.data.settings import DataSettings
+from understudy.distillation.layers import match
 from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_tokenizer
 from understudy.models.student import StudentSettings, load_student
 from understudy.models.teacher import cast_linears, load_teacher
 from understudy.objectives.compose import weighted_sum
 from understudy.recipe.distillation import IntermediateSettings
-from understudy.stages.intermediate import match
 from understudy.training.cpu import tune_cpu
 from understudy.training.order import length_grouped_order
 

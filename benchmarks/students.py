@@ -122,9 +122,9 @@ def save_start(recipe: Any, teacher: Path, seed: int, folder: Path) -> None:
     from understudy.models.pretrained import load_config, load_tokenizer, model_labels
     from understudy.models.student import load_student
 
-    labels = model_labels(load_config(str(teacher)), recipe.task_row)
+    labels = model_labels(load_config(str(teacher)), recipe.task_definition)
     set_seed(seed)
-    student, _ = load_student(recipe.student, str(teacher), recipe.task_row, labels, sample=lambda: ())
+    student, _ = load_student(recipe.student, str(teacher), recipe.task_definition, labels, sample=lambda: ())
     student.save_pretrained(folder)
     load_tokenizer(str(teacher)).save_pretrained(folder)
 

@@ -55,16 +55,16 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from understudy.training.prediction import patient_terms
 
     from understudy.data.encode import Collator
+    from understudy.distillation.rows import prepare
+    from understudy.distillation.teacher_cache import add_teacher_answers
     from understudy.models.layer_map import layer_map
     from understudy.models.student import load_student
     from understudy.models.teacher import cast_linears, load_teacher
     from understudy.recipe.load import load_recipe
-    from understudy.stages.result import hash_model
-    from understudy.stages.teacher_cache import add_teacher_answers
-    from understudy.stages.training import prepare
     from understudy.training.arguments import build_arguments
     from understudy.training.cpu import tune_cpu
     from understudy.training.trainer import DistillationTrainer
+    from understudy.workspace.hashes import hash_model
 
     torch.set_num_threads(options.threads)
     tune_cpu()

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from understudy.kinds.tasks import get_task
-from understudy.recipe.shelf import shipped_recipes
+from understudy.recipe.library import shipped_recipes
 
 FOLDER = Path(__file__).parents[1] / "src" / "understudy" / "recipe" / "shipped"
 GLUE = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli")

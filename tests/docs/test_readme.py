@@ -10,7 +10,7 @@ from commands import commands, run_code, run_command, run_settings, stand_ins, w
 
 import understudy
 from understudy.kinds.tasks import task_names
-from understudy.recipe.shelf import shipped_recipes
+from understudy.recipe.library import shipped_recipes
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 import understudy
 from understudy.cli.app import app
 from understudy.errors import OutputError, RecipeError
-from understudy.pipeline.ablate import ABLATIONS, FULL, Variant, variant_recipe
+from understudy.pipeline.ablate import variant_recipe
+from understudy.pipeline.ablations import ABLATIONS, FULL, AblationRow
 from understudy.recipe.load import load_recipe
 from understudy.recipe.recipe import Recipe
 
@@ -43,14 +44,14 @@ def full() -> Recipe:
     return load_recipe("desk-ablate", values)
 
 
-def variant(name: str) -> Variant:
+def variant(name: str) -> AblationRow:
     return next(one for table in ABLATIONS.values() for one in table.variants if one.name == name)
 
 
 def test_each_variant_leaves_out_one_part() -> None:
     run = full()
     assert run.data.augmented == "rows"
-    assert variant_recipe(run, Variant(FULL, {}), Path("full")) == run
+    assert variant_recipe(run, AblationRow(FULL, {}), Path("full")) == run
     assert variant_recipe(run, variant("w/o DA"), Path("full")).data.augmented is None
     weights = {
         name: variant_recipe(run, variant(f"w/o {name}"), Path("full")).intermediate.weights

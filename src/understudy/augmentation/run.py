@@ -32,7 +32,7 @@ Ask = Callable[[Iterable[Question]], Mapping[Question, Sequence[str]]]
 
 
 @dataclass(frozen=True)
-class Trial:
+class Attempt:
     """A variant of a row, to be made: which side changes, and the random numbers that decide how."""
 
     row: Row
@@ -49,16 +49,16 @@ def augment_rows(
     Args:
         rows: checked ones, with their number in `row`, and labels by name.
     """
-    planned = [plan_trials(row, kind, settings, seed) for row in rows]
-    trials = [trial for planned_row in planned for trial in planned_row]
-    variants = iter(make_variants(trials, settings, ask))
-    counts = Counter(rows=len(rows), tried=len(trials))
+    planned = [plan_attempts(row, kind, settings, seed) for row in rows]
+    attempts = [attempt for planned_row in planned for attempt in planned_row]
+    variants = iter(make_variants(attempts, settings, ask))
+    counts = Counter(rows=len(rows), tried=len(attempts))
     result: list[dict[str, Any]] = []
-    for row, trials in zip(rows, planned, strict=True):
+    for row, attempts in zip(rows, planned, strict=True):
         result.append(_with_origin(row, seed))
         seen = {_content(row)}
-        for trial, variant in zip(trials, variants, strict=False):
-            changed = kind.change(dict(row), trial.side, variant)
+        for attempt, variant in zip(attempts, variants, strict=False):
+            changed = kind.change(dict(row), attempt.side, variant)
             content = _content(changed)
             if not variant:
                 counts["unchanged"] += 1
@@ -66,12 +66,12 @@ def augment_rows(
                 counts["duplicates"] += 1
             else:
                 seen.add(content)
-                result.append(_with_origin(changed, seed, trial, variant))
+                result.append(_with_origin(changed, seed, attempt, variant))
     counts["written"] = len(result)
     return result, counts
 
 
-def plan_trials(row: Row, kind: Kind, settings: AugmentSettings, seed: int) -> list[Trial]:
+def plan_attempts(row: Row, kind: Kind, settings: AugmentSettings, seed: int) -> list[Attempt]:
     """A row's N_a variants, which change its sides in turn; none where nothing can be changed."""
     stop_words = load_stop_words(settings.stop_words)
     sides = kind.sides(dict(row), stop_words, swap_entities=settings.entities == "swap")
@@ -81,24 +81,24 @@ def plan_trials(row: Row, kind: Kind, settings: AugmentSettings, seed: int) -> l
     draws_VP2 = draw(seed, row["row"], settings.variants, max(len(side.places) for side in sides))
     turns = [sides[number % len(sides)] for number in range(settings.variants)]
     return [
-        Trial(row, number, side, draws_VP2[number, : len(side.places)]) for number, side in enumerate(turns)
+        Attempt(row, number, side, draws_VP2[number, : len(side.places)]) for number, side in enumerate(turns)
     ]
 
 
-def make_variants(trials: Sequence[Trial], settings: AugmentSettings, ask: Ask) -> list[Variant]:
-    """The variants of all trials, made together so that questions are asked many at a time."""
+def make_variants(attempts: Sequence[Attempt], settings: AugmentSettings, ask: Ask) -> list[Variant]:
+    """The variants of all attempts, made together so that questions are asked many at a time."""
     sequential = settings.context == "sequential"
     running = [
         vary(
-            trial.side.text,
-            trial.side.places,
-            trial.draws_P2,
+            attempt.side.text,
+            attempt.side.places,
+            attempt.draws_P2,
             probability=settings.probability,
             sequential=sequential,
         )
-        for trial in trials
+        for attempt in attempts
     ]
-    variants: list[Variant] = [[] for _ in trials]
+    variants: list[Variant] = [[] for _ in attempts]
     waiting: list[tuple[int, Question]] = []
 
     def go_on(place: int, candidates: Sequence[str] | None) -> None:
@@ -109,8 +109,8 @@ def make_variants(trials: Sequence[Trial], settings: AugmentSettings, ask: Ask) 
 
     answers: dict[Question, Sequence[str]] = {}
     if not sequential:  # what will be asked is known beforehand
-        answers |= ask(_questions(trials, settings.probability))
-    for place in range(len(trials)):
+        answers |= ask(_questions(attempts, settings.probability))
+    for place in range(len(attempts)):
         go_on(place, None)
     while waiting:
         asked, waiting[:] = waiting[:], []
@@ -120,13 +120,13 @@ def make_variants(trials: Sequence[Trial], settings: AugmentSettings, ask: Ask) 
     return variants
 
 
-def _questions(trials: Iterable[Trial], probability: float) -> list[Question]:
+def _questions(attempts: Iterable[Attempt], probability: float) -> list[Question]:
     """What variants of original texts ask, each question once."""
     return list(
         dict.fromkeys(
-            Question(trial.side.text, place.span, place.entity)
-            for trial in trials
-            for place, (first, _) in zip(trial.side.places, trial.draws_P2, strict=True)
+            Question(attempt.side.text, place.span, place.entity)
+            for attempt in attempts
+            for place, (first, _) in zip(attempt.side.places, attempt.draws_P2, strict=True)
             if first <= probability
         )
     )
@@ -140,17 +140,17 @@ def _content(row: Row) -> str:
 
 
 def _with_origin(
-    row: Row, seed: int, trial: Trial | None = None, variant: Sequence[Replacement] = ()
+    row: Row, seed: int, attempt: Attempt | None = None, variant: Sequence[Replacement] = ()
 ) -> dict[str, Any]:
     """A row to be written: where it comes from, and what was replaced."""
     content = {name: value for name, value in row.items() if name != "row"}
-    if trial is not None and "id" in content:
-        content["id"] = f"{content['id']}-{trial.number}"
+    if attempt is not None and "id" in content:
+        content["id"] = f"{content['id']}-{attempt.number}"
     return content | {
         "source_row": row["row"],
-        "variant": trial.number if trial is not None else None,
+        "variant": attempt.number if attempt is not None else None,
         "seed": seed,
-        "side": trial.side.name if trial is not None else None,
+        "side": attempt.side.name if attempt is not None else None,
         "replaced": [{"start": one.span[0], "old": one.old, "new": one.new} for one in variant],
     }
 

@@ -42,7 +42,8 @@ def ablate_command(
     What runs have in common is made once. Run the same command again after an interruption.
     """
     from understudy.cli.console import people_on_stderr, print_ablation, print_json, say_how_to_continue
-    from understudy.pipeline.ablate import ABLATIONS, ablate
+    from understudy.pipeline.ablate import ablate
+    from understudy.pipeline.ablations import ABLATIONS
 
     if not all(part.strip().isdecimal() for part in seeds.split(",")):
         raise typer.BadParameter(

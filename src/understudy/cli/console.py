@@ -15,8 +15,8 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from understudy.pipeline.facts import Finding
-    from understudy.stages.result import StageResult
+    from understudy.pipeline.preflight.planned_run import Finding
+    from understudy.workspace.result import StageResult
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ def recipes_command(
 
     `understudy recipes finetune-mrpc > mine.yaml`
     """
-    from understudy.recipe.shelf import read_shipped, shipped_recipes
+    from understudy.recipe.library import read_shipped, shipped_recipes
 
     if name is not None:
         typer.echo(read_shipped(name), nl=False)

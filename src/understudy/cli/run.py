@@ -59,9 +59,10 @@ def run_command(
         print_run,
         say_how_to_continue,
     )
-    from understudy.pipeline.preflight import preflight
+    from understudy.data.load import announce
+    from understudy.pipeline.preflight.checks import preflight
     from understudy.pipeline.run import announce_precision, check_folder, run_from_recipe, run_recipe
-    from understudy.stages.result import announce, resolve_paths
+    from understudy.recipe.resolve import resolve_paths
 
     with people_on_stderr(), say_how_to_continue("with the stage that it was in"):
         built = run_recipe(
@@ -69,9 +70,9 @@ def run_command(
         )
         if check:
             check_folder(output_dir)
-            facts, findings = preflight(resolve_paths(built), output_dir)
-            announce(facts.data)
-            announce_precision(facts.recipe)
+            planned, findings = preflight(resolve_paths(built), output_dir)
+            announce(planned.data)
+            announce_precision(planned.recipe)
             print_findings(findings)
         else:
             result = run_from_recipe(built, output_dir, overwrite=overwrite)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -31,6 +32,8 @@ from understudy.data.settings import DataSettings
 from understudy.data.sources import Source, check_settings, find_source
 from understudy.data.task import Task
 from understudy.errors import DataError
+
+logger = logging.getLogger(__name__)
 
 # Part of every cache key: raise it when the same source would give other rows.
 FORMAT_VERSION = 1
@@ -219,3 +222,21 @@ def cache_folder() -> Path:
     """`$UNDERSTUDY_CACHE`, or `understudy/` in the cache folder of `datasets`."""
     chosen = os.environ.get(CACHE_VARIABLE)
     return Path(chosen) if chosen else Path(datasets.config.HF_DATASETS_CACHE) / "understudy"
+
+
+def announce(data: TaskData) -> None:
+    """Say which columns and labels are used, and what was left out or looks odd."""
+    pairs = ", ".join(f"{field} = {column!r}" for field, column in data.columns.items())
+    logger.info("Columns%s: %s", " (guessed; say otherwise with data.columns)" if data.guessed else "", pairs)
+    if data.labels:
+        shown = ", ".join(data.labels[:12]) + (" …" if len(data.labels) > 12 else "")
+        logger.info("Labels (%d): %s", len(data.labels), shown)
+        if len({fold(name) for name in data.labels}) < len(data.labels):
+            logger.warning(
+                "Some labels differ only in capitals or separators. Are they meant to be different?"
+            )
+        if len(data.labels) > max(20, max(report.num_kept for report in data.reports.values()) // 2):
+            logger.warning("Nearly every row has a label of its own. Is this task: regression?")
+    for report in data.reports.values():
+        if report.num_bad:
+            logger.warning("Left out: %s", report.describe())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -131,3 +132,14 @@ def _join(arrays: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
         result[place] = array
         start += len(array)
     return result
+
+
+def score_content(scores: Mapping[str, Score]) -> dict[str, Any]:
+    """The part of result.json that holds figures."""
+    return {
+        "scores": {
+            split: {name: asdict(figure) for name, figure in score.metrics.items()}
+            for split, score in scores.items()
+        },
+        "details": {split: score.details for split, score in scores.items() if score.details},
+    }

@@ -114,7 +114,7 @@ def student_settings(name: str) -> dict[str, Any]:
     return {"student.model": None, "student.shape": start["shape"]}
 
 
-def place_shape(settings: Mapping[str, Any]) -> dict[str, Any]:
+def override_sizes(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings in which a shape stands in place of the recipe's sizes, and not below them."""
     sizes = [f"student.{name}" for name in SIZES] if "student.shape" in settings else []
     return {**dict.fromkeys(sizes), **settings}

@@ -6,10 +6,11 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from understudy.distillation.recipes import distill_recipe
 from understudy.errors import OutputError, RecipeError
 from understudy.evaluation.bootstrap import Estimate, estimate_runs
 from understudy.evaluation.metrics import Outcomes
@@ -17,109 +18,18 @@ from understudy.kinds.tasks import get_task
 from understudy.models.families import own_sizes
 from understudy.models.pretrained import load_config
 from understudy.models.student import STUDENT, student_inside
+from understudy.pipeline.ablations import ABLATIONS, FULL, Ablation, AblationRow
 from understudy.recipe.load import apply_settings, load_recipe, parse_settings
 from understudy.recipe.recipe import Recipe
+from understudy.recipe.resolve import resolve_paths
 from understudy.report.charts import intervals
-from understudy.stages.distill import distill_from_recipe, distill_recipe
-from understudy.stages.result import (
-    INTERMEDIATE,
-    RECIPE,
-    RESULT,
-    StageResult,
-    hash_model,
-    read_outcomes,
-    resolve_paths,
-    saved_recipe,
-    versions,
-    write_result,
-)
+from understudy.stages.distill import distill_from_recipe
+from understudy.workspace.folders import INTERMEDIATE, RECIPE, RESULT
+from understudy.workspace.hashes import hash_model, versions
+from understudy.workspace.recipes import saved_recipe
+from understudy.workspace.result import StageResult, read_outcomes, write_result
 
 logger = logging.getLogger(__name__)
-
-FULL = "TinyBERT"
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A row of a table.
-
-    Attributes:
-        settings: what it changes in the recipe.
-        labels: learn from labels instead: `train`, on the training set after the full run's intermediate
-            stage; `all`, from the start of the full run on its rows, for as many steps as both of its stages.
-    """
-
-    name: str
-    settings: Mapping[str, Any]
-    labels: str | None = None
-
-
-@dataclass(frozen=True)
-class Claim:
-    """An order that the paper's table shows: `above` scores at least as high as `below`."""
-
-    above: str
-    below: str
-
-
-@dataclass(frozen=True)
-class Ablation:
-    """A table of the paper: what it compares, and what it found."""
-
-    table: str
-    title: str
-    variants: tuple[Variant, ...]
-    claims: tuple[Claim, ...]
-
-
-_SCRATCH = {"student.model": None, "student.init": "random"}
-_LAYERS_OFF = {"intermediate.weights.attention": 0.0, "intermediate.weights.hidden": 0.0}
-ABLATIONS: Mapping[str, Ablation] = {
-    "procedures": Ablation(
-        "Table 2",
-        "Learning procedures",
-        (
-            Variant("w/o GD", _SCRATCH),
-            Variant("w/o TD", {}, labels="all"),
-            Variant("w/o DA", {"data.augmented": None}),
-        ),
-        (
-            Claim(FULL, "w/o GD"),
-            Claim(FULL, "w/o TD"),
-            Claim(FULL, "w/o DA"),
-            Claim("w/o GD", "w/o TD"),
-            Claim("w/o GD", "w/o DA"),
-        ),
-    ),
-    "objectives": Ablation(
-        "Table 3",
-        "Distillation objectives",
-        (
-            Variant("w/o Embd", {"intermediate.weights.embeddings": 0.0}),
-            Variant("w/o Pred", {}, labels="train"),
-            Variant("w/o Trm", _LAYERS_OFF),
-            Variant("w/o Attn", {"intermediate.weights.attention": 0.0}),
-            Variant("w/o Hidn", {"intermediate.weights.hidden": 0.0}),
-        ),
-        (
-            Claim(FULL, "w/o Embd"),
-            Claim(FULL, "w/o Pred"),
-            Claim(FULL, "w/o Trm"),
-            Claim("w/o Embd", "w/o Trm"),
-            Claim("w/o Pred", "w/o Trm"),
-            Claim("w/o Hidn", "w/o Attn"),
-        ),
-    ),
-    "maps": Ablation(
-        "Table 4",
-        "Mapping functions",
-        (
-            Variant("Top", {"intermediate.layer_map": "top"}),
-            Variant("Bottom", {"intermediate.layer_map": "bottom"}),
-        ),
-        (Claim(FULL, "Top"), Claim(FULL, "Bottom")),
-    ),
-}
 
 
 def ablate(
@@ -174,7 +84,7 @@ def ablate(
         )
     outcomes: dict[tuple[str, str, int], Outcomes] = {}
     against: dict[str, dict[str, Any]] = {}
-    wanted = [Variant(FULL, {}), *(one for table in tables for one in ABLATIONS[table].variants)]
+    wanted = [AblationRow(FULL, {}), *(one for table in tables for one in ABLATIONS[table].variants)]
     for seed in seeds:
         for full in (one.model_copy(update={"seed": seed}) for one in recipes):
             for variant in wanted:
@@ -225,7 +135,7 @@ def _full_recipe(
     )
 
 
-def _finish(full: Recipe, variant: Variant, output_dir: Path, full_dir: Path) -> dict[str, Any]:
+def _finish(full: Recipe, variant: AblationRow, output_dir: Path, full_dir: Path) -> dict[str, Any]:
     """The result of a variant's run, made where it is not there."""
     file, wanted = output_dir / RESULT, variant_recipe(full, variant, full_dir)
     if not file.is_file():
@@ -265,7 +175,7 @@ def _check_full(full: Recipe, tables: Sequence[str]) -> None:
         raise RecipeError("--student must be a saved general student: the row w/o GD leaves it out.")
 
 
-def variant_recipe(full: Recipe, variant: Variant, full_dir: Path) -> Recipe:
+def variant_recipe(full: Recipe, variant: AblationRow, full_dir: Path) -> Recipe:
     """The full run's recipe without the part that a variant leaves out."""
     values = full.model_dump(exclude_defaults=True)
     changed = dict(variant.settings)

@@ -15,16 +15,20 @@ from understudy.artifacts.onnx import TensorModel
 from understudy.artifacts.session import Arrays, Logits
 from understudy.data.load import load_data
 from understudy.data.sources import dev_splits
+from understudy.distillation.recipes import distill_recipe
+from understudy.distillation.summary import hash_inputs
 from understudy.errors import OutputError
 from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_config, load_model, load_tokenizer, model_labels
 from understudy.models.student import STUDENT
-from understudy.pipeline.voice import speaking
+from understudy.pipeline.messages import show_messages
 from understudy.predictor.predictor import Predictor
 from understudy.recipe.load import load_recipe, parse_settings
 from understudy.recipe.recipe import Recipe
-from understudy.stages.distill import distill_from_recipe, distill_recipe, hash_inputs
-from understudy.stages.result import ARTIFACT_FOLDER, RECIPE, RESULT, StageResult, resolve_paths
+from understudy.recipe.resolve import resolve_paths
+from understudy.stages.distill import distill_from_recipe
+from understudy.workspace.folders import ARTIFACT_FOLDER, RECIPE, RESULT
+from understudy.workspace.result import StageResult
 
 
 class Distilled(StageResult):
@@ -111,10 +115,14 @@ def distill(
         recipe=recipe,
         settings=settings,
     )
-    folder = Path(output_dir) if output_dir is not None else Path("students") / Path(str(built.reader)).name
+    folder = (
+        Path(output_dir)
+        if output_dir is not None
+        else Path("students") / Path(str(built.tokenizer_model)).name
+    )
     if output_dir is None and not overwrite and (found := _finished(folder, built)) is not None:
         return found
-    with speaking():
+    with show_messages():
         result = distill_from_recipe(built, folder, overwrite=overwrite)
     return Distilled(result.output_dir, result.content)
 
@@ -135,7 +143,10 @@ def _finished(folder: Path, recipe: Recipe) -> Distilled | None:
 
 def _hashes(recipe: Recipe) -> dict[str, str]:
     """Of what a distillation is made of, as it is now."""
-    task, labels = recipe.task_row, model_labels(load_config(recipe.reader), recipe.task_row)
+    task, labels = (
+        recipe.task_definition,
+        model_labels(load_config(recipe.tokenizer_model), recipe.task_definition),
+    )
     data = load_data(task, recipe.data, ("train", *dev_splits(task, recipe.data)), labels=labels)
     return hash_inputs(recipe, data)
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from understudy.artifacts.artifact import ARTIFACT
 from understudy.recipe.recipe import Recipe
-from understudy.stages.evaluate import PREDICTIONS, read_predictions
-from understudy.stages.result import ARTIFACT_FOLDER, BENCH, DISTILLED, EVALUATION, RESULT, versions
+from understudy.workspace.folders import ARTIFACT_FOLDER, BENCH, DISTILLED, EVALUATION, RESULT
+from understudy.workspace.hashes import versions
+from understudy.workspace.predictions import PREDICTIONS, read_predictions
 
 
 def read(folder: Path) -> dict[str, Any]:

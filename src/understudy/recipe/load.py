@@ -10,8 +10,8 @@ import yaml
 
 from understudy.errors import RecipeError
 from understudy.kinds.tasks import get_task
+from understudy.recipe.library import read_shipped, shipped_recipes
 from understudy.recipe.recipe import Recipe
-from understudy.recipe.shelf import read_shipped, shipped_recipes
 
 
 def load_recipe(name_or_file: str | Path, settings: Sequence[str] | Mapping[str, Any] = ()) -> Recipe:
@@ -65,7 +65,7 @@ def build_recipe(
     return load_recipe(recipe, {**given, **parse_settings(settings)})
 
 
-def what_is_given(options: Mapping[str, str | Path | None]) -> dict[str, Any]:
+def without_none(options: Mapping[str, str | Path | None]) -> dict[str, Any]:
     """A command's options without those that were left out."""
     return {key: str(value) for key, value in options.items() if value is not None}
 

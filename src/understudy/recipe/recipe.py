@@ -116,24 +116,24 @@ class Recipe(BaseModel):
         return self.method or next(iter(blocks), None)
 
     @property
-    def task_row(self) -> Task:
+    def task_definition(self) -> Task:
         assert self.task is not None  # from_mapping and the stages of general text see to it
         return get_task(self.task)
 
     @property
     def max_length(self) -> int:
-        return self.data.max_length or self.task_row.max_length
+        return self.data.max_length or self.task_definition.max_length
 
     @property
-    def reader(self) -> str:
-        """The model whose tokenizer reads the rows: the teacher, else what the student starts from."""
-        reader = self.teacher or self.student.model or self.student.source
-        if reader is None:
+    def tokenizer_model(self) -> str:
+        """The model whose tokenizer is used: the teacher, else what the student starts from."""
+        model = self.teacher or self.student.model or self.student.source
+        if model is None:
             raise RecipeError(
                 "without a teacher the tokenizer is the student's. Give the encoder to start from with "
                 "--student, or the one to cut a smaller student from with --set student.source=…."
             )
-        return reader
+        return model
 
     def to_yaml(self) -> str:
         """What was given, nothing else: reading it back gives the same recipe."""
@@ -257,7 +257,7 @@ def _check_choice(name: str, block: Any, key: str, value: Any) -> Any:
 
 def _refuse_without_effect(recipe: Recipe) -> None:
     """A key that the method never reads is a mistake, not a wish to pass over."""
-    if recipe.task is not None and not recipe.task_row.kind.has_classes:
+    if recipe.task is not None and not recipe.task_definition.kind.has_classes:
         for name in ("prediction", "soft_labels"):
             block = getattr(recipe, name) or PredictionSettings()
             idle = sorted({"temperature", "squared"} & {*_given(block), *block.search})
@@ -294,10 +294,10 @@ def _check_predictions(recipe: Recipe) -> None:
         )
     if recipe.teacher is not None:
         raise RecipeError("teacher and soft_labels.predictions exclude each other: the file is the teacher.")
-    if not recipe.task_row.kind.accepts_predictions:
+    if not recipe.task_definition.kind.accepts_predictions:
         raise RecipeError(
             "soft_labels.predictions serves classes, choices and scores; predictions of "
-            f"{recipe.task_row.kind} belong to a tokenizer's tokens. Give a teacher."
+            f"{recipe.task_definition.kind} belong to a tokenizer's tokens. Give a teacher."
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.data.kind import Kind
+from understudy.distillation.runs import LOSSES
 from understudy.files import write_atomically
 from understudy.kinds.tasks import get_task
 from understudy.models.layer_map import layer_map
@@ -19,9 +20,8 @@ from understudy.models.student import STUDENT
 from understudy.recipe.load import load_recipe
 from understudy.report.attention import attention_maps
 from understudy.report.charts import attention_grid, attention_pair, bars, loss_curves, scatter
-from understudy.stages.evaluate import PREDICTIONS, read_predictions
-from understudy.stages.result import AUGMENTED, DISTILLED, EVALUATION, RECIPE, RESULT
-from understudy.stages.training import LOSSES
+from understudy.workspace.folders import AUGMENTED, DISTILLED, EVALUATION, RECIPE, RESULT
+from understudy.workspace.predictions import PREDICTIONS, read_predictions
 
 REPORT = "report.html"
 _MOST_LABELS = 12  # in a confusion matrix that can be read

@@ -2,54 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from understudy.artifacts.artifact import ARTIFACT, read_artifact
-from understudy.artifacts.onnx import input_names
-from understudy.errors import ModelError, OutputError, RecipeError
-from understudy.kinds import get_kind, kind_names
+from understudy.errors import OutputError, RecipeError
 from understudy.kinds.tasks import get_task
 from understudy.models.families import num_positions
 from understudy.models.flop import forward_flop
-from understudy.models.pretrained import (
-    has_head_for,
-    load_config,
-    load_tokenizer,
-    local_folder,
-)
-from understudy.models.student import student_inside
-from understudy.stages.result import RESULT, StageResult, saved_recipe, versions, write_result
-from understudy.stages.runners import open_artifact, open_folder
 from understudy.timing.machine import describe_machine
-from understudy.timing.measure import Candidate, Timing, measure
+from understudy.timing.measure import Timing, measure
 from understudy.timing.picture import draw
+from understudy.workspace.folders import RESULT
+from understudy.workspace.hashes import versions
+from understudy.workspace.result import StageResult, write_result
+from understudy.workspace.timed_models import TimedModel, find_models
 
 PICTURE = "bench.svg"
-
-
-@dataclass(frozen=True)
-class _Model:
-    """A candidate, and what is known of it without running it.
-
-    Attributes:
-        bytes: of its weights on disk.
-        scores: metric to value, on the first development set; empty where nobody scored it.
-    """
-
-    candidate: Candidate
-    folder: str
-    form: str
-    bytes: int
-    parameters: int
-    config: Any
-    scores: dict[str, float]
-    task: str | None
 
 
 def bench(
@@ -76,7 +46,7 @@ def bench(
     folder = Path(output_dir).expanduser() if output_dir is not None else None
     if folder is not None and (folder / RESULT).exists():
         raise OutputError(f"{folder} holds a result already. Use another --output-dir.")
-    known = list(itertools.chain.from_iterable(_find(str(model)) for model in models))
+    known = list(itertools.chain.from_iterable(find_models(str(model)) for model in models))
     if not known:
         raise RecipeError("give one model at least: a folder, or an artifact.")
     _check_lengths(known, lengths)
@@ -98,93 +68,7 @@ def bench(
     return StageResult(folder, content)
 
 
-def _find(model: str) -> list[_Model]:
-    """A folder's model, or those of an artifact."""
-    if Path(model).suffix == ".json" or _is_bench(Path(model) / RESULT):
-        raise RecipeError(
-            f"{model} holds figures of another run. Machines and moments differ: give the models themselves, "
-            "and they are measured together."
-        )
-    folder, _, form = model.partition(":") if not Path(model).exists() else (model, "", "")
-    if (Path(folder) / ARTIFACT).is_file():
-        return _forms(folder, form or None)
-    if form:
-        raise ModelError(f"{folder} is no artifact, so that it has no {form!r}. Export it first.")
-    return [_torch_model(local_folder(str(student_inside(folder))), folder)]
-
-
-def _is_bench(result: Path) -> bool:
-    return result.is_file() and json.loads(result.read_text("utf-8")).get("stage") == "bench"
-
-
-def _forms(folder: str, form: str | None) -> list[_Model]:
-    artifact = read_artifact(Path(folder))
-    config = load_config(folder)
-    if form is not None:
-        artifact.choose(form)
-    made = []
-    for name, model in artifact.models.items():
-        if form not in (None, name):
-            continue
-        candidate = Candidate(
-            f"{folder}:{name}",
-            functools.partial(open_artifact, folder, name),
-            [one for one in artifact.inputs if one != "attention_mask"],
-            config.vocab_size,
-        )
-        made.append(
-            _Model(
-                candidate,
-                folder,
-                f"{name} ({model.engine})",
-                model.bytes,
-                artifact.parameters,
-                config,
-                _first_scores(model.scores),
-                artifact.task,
-            )
-        )
-    return made
-
-
-def _torch_model(folder: str, shown: str) -> _Model:
-    import torch
-    import transformers
-
-    config = load_config(folder)
-    found = [kind for kind in map(get_kind, kind_names()) if has_head_for(config, kind)]
-    auto_class, kind_name = (found[0].auto_class, found[0].name) if found else ("AutoModel", None)
-    with torch.device("meta"):
-        model = getattr(transformers, auto_class).from_config(config)
-    names = input_names(model, load_tokenizer(folder).model_input_names)
-    candidate = Candidate(
-        shown,
-        functools.partial(open_folder, folder, auto_class, kind_name),
-        [name for name in names if name != "attention_mask"],
-        config.vocab_size,
-    )
-    saved = saved_recipe(folder)
-    result = json.loads(saved.with_name(RESULT).read_text("utf-8")) if saved is not None else {}
-    weights = list(Path(folder).glob("*.safetensors")) or list(Path(folder).glob("*.bin"))
-    return _Model(
-        candidate,
-        folder,
-        "fp32 (torch)",
-        sum(file.stat().st_size for file in weights),
-        model.num_parameters(),
-        config,
-        _first_scores(result.get("scores", {})),
-        result.get("task"),
-    )
-
-
-def _first_scores(scores: Any) -> dict[str, float]:
-    for metrics in scores.values():
-        return {name: figure["value"] for name, figure in metrics.items()}
-    return {}
-
-
-def _check_lengths(known: Sequence[_Model], lengths: Sequence[int]) -> None:
+def _check_lengths(known: Sequence[TimedModel], lengths: Sequence[int]) -> None:
     for one in known:
         limit = num_positions(one.config)
         if limit is not None and max(lengths) > limit:
@@ -193,7 +77,7 @@ def _check_lengths(known: Sequence[_Model], lengths: Sequence[int]) -> None:
             )
 
 
-def _describe(one: _Model, first: _Model, memory: dict[str, int]) -> dict[str, Any]:
+def _describe(one: TimedModel, first: TimedModel, memory: dict[str, int]) -> dict[str, Any]:
     return {
         "folder": one.folder,
         "form": one.form,
@@ -205,7 +89,9 @@ def _describe(one: _Model, first: _Model, memory: dict[str, int]) -> dict[str, A
     }
 
 
-def _row(timing: Timing, timings: Sequence[Timing], first: str, known: Sequence[_Model]) -> dict[str, Any]:
+def _row(
+    timing: Timing, timings: Sequence[Timing], first: str, known: Sequence[TimedModel]
+) -> dict[str, Any]:
     shape = (timing.threads, timing.batch, timing.length)
     base = next(one for one in timings if one.name == first and (one.threads, one.batch, one.length) == shape)
     config = next(one.config for one in known if one.candidate.name == timing.name)
@@ -223,14 +109,14 @@ def _row(timing: Timing, timings: Sequence[Timing], first: str, known: Sequence[
     }
 
 
-def _engines(known: Sequence[_Model]) -> dict[str, str]:
+def _engines(known: Sequence[TimedModel]) -> dict[str, str]:
     from importlib.metadata import version
 
     used = " ".join(one.form for one in known)
     return {name: version(name) for name in ("onnxruntime", "openvino") if name in used}
 
 
-def _draw(known: Sequence[_Model], timings: Sequence[Timing], path: Path) -> str | None:
+def _draw(known: Sequence[TimedModel], timings: Sequence[Timing], path: Path) -> str | None:
     """Of one text by the fewest threads, at the middle length; None where fewer than two have a score."""
     scored = [one for one in known if one.scores and one.task == known[0].task]
     if len(scored) < 2:

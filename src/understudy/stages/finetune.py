@@ -8,40 +8,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel, TrainingArguments, set_seed
+from transformers import set_seed
 
-from understudy.data.encode import Collator
+from understudy.distillation.rows import prepare
+from understudy.distillation.runs import choose_on_dev, remove_checkpoints, save_model, train_to_the_end
+from understudy.distillation.teachers import make_trainer, start_model
 from understudy.errors import RecipeError
-from understudy.evaluation.score import score_model
+from understudy.evaluation.score import score_content, score_model
 from understudy.models.pretrained import load_config, load_model
-from understudy.recipe.load import build_recipe, what_is_given
+from understudy.recipe.load import build_recipe, without_none
 from understudy.recipe.recipe import Recipe
-from understudy.stages.result import (
-    TRAINING_FOLDER,
-    StageResult,
-    check_output,
-    data_content,
-    hash_model,
-    refuse_other_stages,
-    resolve_paths,
-    score_content,
-    start_output,
-    versions,
-    write_result,
-)
-from understudy.stages.training import (
-    Prepared,
-    choose_attention,
-    choose_on_dev,
-    prepare,
-    remove_checkpoints,
-    save_model,
-    train_to_the_end,
-)
+from understudy.recipe.resolve import refuse_other_stages, resolve_paths
 from understudy.training.arguments import build_arguments
 from understudy.training.cpu import tune_cpu
 from understudy.training.precision import precision_of
-from understudy.training.trainer import OrderedTrainer
+from understudy.workspace.folders import TRAINING_FOLDER, check_output, start_output
+from understudy.workspace.hashes import hash_model, versions
+from understudy.workspace.result import StageResult, data_content, write_result
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +59,7 @@ def finetune(
     return finetune_from_recipe(
         build_recipe(
             "finetune",
-            what_is_given({"model": model, "data.source": data}),
+            without_none({"model": model, "data.source": data}),
             task=task,
             recipe=recipe,
             settings=settings,
@@ -96,7 +79,7 @@ def finetune_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = 
     refuse_other_stages(recipe)
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
     check_output(output_dir, recipe, overwrite=overwrite)
-    task, model_name, training_dir = recipe.task_row, str(recipe.model), output_dir / TRAINING_FOLDER
+    task, model_name, training_dir = recipe.task_definition, str(recipe.model), output_dir / TRAINING_FOLDER
     arguments = build_arguments(choose_on_dev({"seed": recipe.seed, **recipe.training}, task), training_dir)
     tune_cpu()
     set_seed(arguments.seed)
@@ -135,28 +118,3 @@ def finetune_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = 
     write_result(output_dir, content)
     remove_checkpoints(training_dir)
     return StageResult(output_dir, content)
-
-
-def start_model(recipe: Recipe, prepared: Prepared, arguments: TrainingArguments) -> PreTrainedModel:
-    """The recipe's model with the task's head."""
-    return load_model(
-        str(recipe.model),
-        prepared.task,
-        prepared.data.labels,
-        fine_tuned=False,
-        dropout=recipe.dropout,
-        attention=choose_attention(recipe, arguments),
-    )
-
-
-def make_trainer(model: PreTrainedModel, prepared: Prepared, arguments: TrainingArguments) -> OrderedTrainer:
-    """What trains a model on a task's labels; it makes the folder of its logs."""
-    return OrderedTrainer(
-        model,
-        arguments,
-        data_collator=Collator(prepared.tokenizer),
-        train_dataset=prepared.train,
-        eval_dataset=prepared.first_dev.encoded,
-        processing_class=prepared.tokenizer,
-        compute_metrics=prepared.first_dev.metrics,
-    )

@@ -33,10 +33,10 @@ def stage_name(training_dir: Path) -> str:
     return f"{stage}, trial {int(name) + 1}" if folder == "trials" and name.isdigit() else name
 
 
-def figures_of(logs: Mapping[str, Any]) -> dict[str, str]:
+def shown_figures(logs: Mapping[str, Any]) -> dict[str, str]:
     """What people read of a log: loss, learning rate and dev scores.
 
-    >>> figures_of({"loss": 0.51234, "epoch": 1.0, "eval_f1": 0.9, "eval_runtime": 3.0})
+    >>> shown_figures({"loss": 0.51234, "epoch": 1.0, "eval_f1": 0.9, "eval_runtime": 3.0})
     {'loss': '0.5123', 'dev f1': '0.9'}
     """
     return {
@@ -51,7 +51,7 @@ def figures_of(logs: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-class FiguresInLines(TrainerCallback):
+class ProgressLines(TrainerCallback):
     """A line with step and figures, at most one in half a minute: for logs that are no terminal."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class FiguresInLines(TrainerCallback):
         logs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        self.figures |= figures_of(logs or {})
+        self.figures |= shown_figures(logs or {})
         if not state.is_world_process_zero or time.monotonic() - self.last < SECONDS_BETWEEN_LINES:
             return
         self.last = time.monotonic()
@@ -75,7 +75,7 @@ class FiguresInLines(TrainerCallback):
         logger.info("%s: step %d of %d: %s", name, state.global_step, state.max_steps, shown)
 
 
-class FiguresOnTheBar(ProgressCallback):
+class ProgressBar(ProgressCallback):
     """Trainer's bar with the latest loss, learning rate and dev scores beside it.
 
     Trainer's own writes each log as a dictionary to standard output, which is kept for `--json`.
@@ -102,5 +102,5 @@ class FiguresOnTheBar(ProgressCallback):
     ) -> None:
         if not state.is_world_process_zero or self.training_bar is None:
             return
-        self.figures |= figures_of(logs or {})
+        self.figures |= shown_figures(logs or {})
         self.training_bar.set_postfix(self.figures)

@@ -42,7 +42,7 @@ from understudy.training.model import (
 )
 from understudy.training.objectives import Objective, Objectives, as_objectives
 from understudy.training.order import LengthGroupedSampler
-from understudy.training.progress import FiguresInLines, FiguresOnTheBar
+from understudy.training.progress import ProgressBar, ProgressLines
 
 # B batch
 
@@ -62,7 +62,7 @@ class OrderedTrainer(Trainer):
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
         if not self.args.disable_tqdm:
-            self.add_callback(FiguresOnTheBar() if sys.stderr.isatty() else FiguresInLines())
+            self.add_callback(ProgressBar() if sys.stderr.isatty() else ProgressLines())
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int] | None:
         dataset = self.train_dataset if train_dataset is None else train_dataset

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from understudy.augmentation.replace import Question, draw
-from understudy.augmentation.run import augment_rows, make_variants, plan_trials
+from understudy.augmentation.run import augment_rows, make_variants, plan_attempts
 from understudy.augmentation.settings import AugmentSettings
 from understudy.augmentation.words import load_stop_words, put_words
 from understudy.kinds import get_kind
@@ -51,12 +51,12 @@ def test_both_readings_are_those_of_the_reference(
     text: str, row: int, context: str, probability: float
 ) -> None:
     settings = AugmentSettings(context=context, probability=probability, variants=6)
-    trials = plan_trials(
+    attempts = plan_attempts(
         {"row": row, "text": text, "label": "x"}, get_kind("classification"), settings, seed=3
     )
     found = [
         put_words(text, [(one.span, one.new) for one in variant])
-        for variant in make_variants(trials, settings, ask)
+        for variant in make_variants(attempts, settings, ask)
     ]
     stop_words = load_stop_words("english")
     places = sum(reference.may_be_replaced(part, stop_words) for part in reference.split(text))
@@ -85,13 +85,13 @@ def always(questions: Iterable[Question]) -> dict[Question, Sequence[str]]:
 
 def test_the_share_of_replaced_words_is_the_probability() -> None:
     written, _ = augment_rows(rows(200), get_kind("classification"), AugmentSettings(variants=5), 1, always)
-    trials = [
-        trial
+    attempts = [
+        attempt
         for row in rows(200)
-        for trial in plan_trials(row, get_kind("classification"), AugmentSettings(variants=5), 1)
+        for attempt in plan_attempts(row, get_kind("classification"), AugmentSettings(variants=5), 1)
     ]
-    variants = make_variants(trials, AugmentSettings(variants=5), always)
-    replaced, places = sum(map(len, variants)), sum(len(trial.side.places) for trial in trials)
+    variants = make_variants(attempts, AugmentSettings(variants=5), always)
+    replaced, places = sum(map(len, variants)), sum(len(attempt.side.places) for attempt in attempts)
     interval = binomtest(replaced, places).proportion_ci(0.999)
     assert interval.low < 0.4 < interval.high
     assert {one["new"] for row in written for one in row["replaced"]} == {"alpha", "beta", "gamma"}

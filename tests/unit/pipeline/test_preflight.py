@@ -16,10 +16,10 @@ from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassificat
 
 from understudy.data.load import load_data
 from understudy.errors import PreflightError, RecipeError
-from understudy.pipeline import checks_of_the_machine as machine
-from understudy.pipeline.checks_of_rows import check_unseen_labels
-from understudy.pipeline.facts import Facts, Finding
-from understudy.pipeline.preflight import preflight
+from understudy.pipeline.preflight import machine
+from understudy.pipeline.preflight.checks import preflight
+from understudy.pipeline.preflight.data import check_unseen_labels
+from understudy.pipeline.preflight.planned_run import Finding, PlannedRun
 from understudy.pipeline.run import refuse
 from understudy.recipe.load import apply_settings
 from understudy.recipe.recipe import Recipe
@@ -230,9 +230,9 @@ def test_rare_labels(values: dict[str, Any], tmp_path: Path) -> None:
     values["teacher"] = None
     values["finetune"] = {"model": "ENCODER"}
     recipe = Recipe.from_mapping({key: value for key, value in values.items() if value is not None})
-    data = load_data(recipe.task_row, recipe.data, ["train", "dev"])
-    facts = Facts(recipe, tmp_path, data, "", False)
-    (one,) = check_unseen_labels(facts)
+    data = load_data(recipe.task_definition, recipe.data, ["train", "dev"])
+    planned = PlannedRun(recipe, tmp_path, data, "", False)
+    (one,) = check_unseen_labels(planned)
     assert one.check == "rare_labels"
     assert "negg (1)" in one.message
 
@@ -285,8 +285,8 @@ def with_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("with_gpu")
 def test_a_gpu_that_the_recipe_leaves_idle(values: dict[str, Any], tmp_path: Path) -> None:
     recipe = Recipe.from_mapping(apply_settings(values, {"intermediate.training.use_cpu": True}))
-    facts = Facts(recipe, tmp_path, None, "", True)  # type: ignore[arg-type]  # it looks at the recipe
-    (one,) = machine.check_accelerator(facts)
+    planned = PlannedRun(recipe, tmp_path, None, "", True)  # type: ignore[arg-type]  # it looks at the recipe
+    (one,) = machine.check_accelerator(planned)
     assert "use_cpu" in one.message
 
 

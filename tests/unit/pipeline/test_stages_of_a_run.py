@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from understudy.errors import ModelError, OutputError, RecipeError
-from understudy.pipeline.run import STATE, Stage, _make, check_folder, dump, run_recipe
+from understudy.pipeline.run import STATE, _make, check_folder, run_recipe
+from understudy.pipeline.run_stages import Stage, dump
 from understudy.recipe.load import load_recipe
 
 

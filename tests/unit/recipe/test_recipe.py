@@ -6,13 +6,13 @@ import pydantic
 import pytest
 import yaml
 
+from understudy.distillation.recipes import PREFIXES
 from understudy.errors import RecipeError
 from understudy.kinds import kind_names
 from understudy.kinds.tasks import get_task, task_names
+from understudy.recipe.library import shipped_recipes
 from understudy.recipe.load import apply_settings, build_recipe, load_recipe
 from understudy.recipe.recipe import Recipe
-from understudy.recipe.shelf import shipped_recipes
-from understudy.stages.distill import PREFIXES
 
 
 @pytest.mark.parametrize("name", shipped_recipes())

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from understudy.distillation.runs import choose_on_dev
 from understudy.errors import RecipeError
 from understudy.kinds.tasks import get_task
-from understudy.stages.training import choose_on_dev
 from understudy.training.arguments import DEFAULTS, OWNED, build_arguments, check_training
 
 

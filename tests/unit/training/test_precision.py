@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from understudy.recipe.library import shipped_recipes
 from understudy.recipe.load import load_recipe
 from understudy.recipe.recipe import Recipe
-from understudy.recipe.shelf import shipped_recipes
 from understudy.training import precision
 from understudy.training.arguments import build_arguments
 from understudy.training.precision import hardware_precision, measure_precisions, precision_of

@@ -13,10 +13,10 @@ from torch import Tensor
 from transformers import BertConfig, BertForSequenceClassification, Trainer
 
 from understudy.data.encode import encode
+from understudy.distillation.layers import match
 from understudy.errors import RecipeError, TrainingError
 from understudy.kinds import get_kind
 from understudy.recipe.distillation import IntermediateSettings
-from understudy.stages.intermediate import match
 from understudy.training.arguments import build_arguments
 from understudy.training.model import DistillationModel
 from understudy.training.objectives import TinyBertObjectives

@@ -12,15 +12,16 @@ import numpy as np
 
 from understudy.augmentation.replace import Question
 from understudy.augmentation.run import augment_rows, write_shard
+from understudy.augmentation.shards import ROWS_PER_SHARD, ShardMaker
 from understudy.data.corpus import BlockMaker, block_counts, hash_documents, write_blocks
 from understudy.data.documents import find_files, read_documents, split_files
 from understudy.data.load import load_data
 from understudy.errors import RecipeError
 from understudy.models.flop import forward_flop
 from understudy.models.pretrained import load_tokenizer
+from understudy.planning.cost import Cost, Part
 from understudy.recipe.recipe import Recipe
-from understudy.stages.augment import ROWS_PER_SHARD, ShardMaker, with_precision
-from understudy.stages.cost import Cost, Part
+from understudy.recipe.resolve import with_precision
 
 
 def cost_of_corpus(recipe: Recipe, folder: Path, seconds: float) -> Cost:
@@ -63,9 +64,9 @@ def cost_of_augmentation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     recipe = with_precision(recipe)
     assert recipe.augment is not None
     settings = recipe.augment
-    data = load_data(recipe.task_row, recipe.data, ["train"])
+    data = load_data(recipe.task_definition, recipe.data, ["train"])
     num_rows = len(data.splits["train"])
-    maker = ShardMaker(recipe, data, ROWS_PER_SHARD)
+    maker = ShardMaker(settings, recipe.task_definition.kind, data, recipe.seed)
     asked = Counter[str]()
 
     def ask(questions: Iterable[Question]) -> Mapping[Question, Sequence[str]]:
@@ -79,7 +80,7 @@ def cost_of_augmentation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
         chosen = np.random.default_rng(0).permutation(num_rows)[:count].tolist()
         started = time.perf_counter()
         made, counts = augment_rows(
-            list(maker.rows(chosen)), recipe.task_row.kind, settings, recipe.seed, ask
+            list(maker.rows(chosen)), recipe.task_definition.kind, settings, recipe.seed, ask
         )
         write_shard(folder / "rows.parquet", made, maker.schema, counts)
         return time.perf_counter() - started, (folder / "rows.parquet").stat().st_size

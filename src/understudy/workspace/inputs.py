@@ -19,7 +19,7 @@ def describe_input(
     Args:
         inputs: names of the model's inputs.
     """
-    task = recipe.task_row
+    task = recipe.task_definition
     ids = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
     columns = next(iter(data.splits.values())).column_names
     return {

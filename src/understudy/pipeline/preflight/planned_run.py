@@ -41,7 +41,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Facts:
+class PlannedRun:
     """What the checks look at. Data that cannot be read, and models that cannot be found, say so here.
 
     Attributes:
@@ -56,7 +56,7 @@ class Facts:
 
     @property
     def task(self) -> Task:
-        return self.recipe.task_row
+        return self.recipe.task_definition
 
     @cached_property
     def teacher_config(self) -> Any:
@@ -93,14 +93,14 @@ class Facts:
         return self.recipe.intermediate if self.recipe.method == "tinybert" else None
 
 
-def untrained(config: Any, facts: Facts) -> Any:
+def untrained(config: Any, planned: PlannedRun) -> Any:
     """A model of a config with the task's head and weights as they are drawn."""
     config = type(config).from_dict(config.to_dict())
-    facts.task.kind.configure(config, facts.data.labels)
-    return getattr(transformers, facts.task.auto_class).from_config(config)
+    planned.task.kind.configure(config, planned.data.labels)
+    return getattr(transformers, planned.task.auto_class).from_config(config)
 
 
-def num_parameters(config: Any, facts: Facts) -> int:
+def num_parameters(config: Any, planned: PlannedRun) -> int:
     """Of a model of this config; nothing is drawn."""
     with torch.device("meta"):
-        return int(untrained(config, facts).num_parameters())
+        return int(untrained(config, planned).num_parameters())

@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 
+from understudy.distillation.runs import choose_on_dev
 from understudy.errors import RecipeError
-from understudy.pipeline.facts import Facts, Finding, num_parameters
+from understudy.pipeline.preflight.planned_run import Finding, PlannedRun, num_parameters
 from understudy.recipe.distillation import IntermediateSettings, TrialSettings
 from understudy.recipe.recipe import STAGES
-from understudy.stages.training import choose_on_dev
 from understudy.training.arguments import build_arguments
 from understudy.training.precision import hardware_precision, measure_precisions
 
 
-def check_processes(_: Facts) -> Iterator[Finding]:
+def check_processes(_: PlannedRun) -> Iterator[Finding]:
     """Stages that time and export know one process alone."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         yield Finding(
@@ -31,9 +31,9 @@ def check_processes(_: Facts) -> Iterator[Finding]:
         )
 
 
-def check_training_blocks(facts: Facts) -> Iterator[Finding]:
+def check_training_blocks(planned: PlannedRun) -> Iterator[Finding]:
     """TrainingArguments that transformers or this machine refuses."""
-    recipe = facts.recipe
+    recipe = planned.recipe
     blocks: dict[str, Sequence[Any]] = {"finetune": [recipe.finetune] if recipe.finetune else []}
     for name in STAGES:
         block: TrialSettings | IntermediateSettings | None = getattr(recipe, name)
@@ -41,15 +41,15 @@ def check_training_blocks(facts: Facts) -> Iterator[Finding]:
     for name, choices in blocks.items():
         for choice in choices:
             try:
-                build_arguments(choose_on_dev(choice.training, facts.task), facts.output_dir)
+                build_arguments(choose_on_dev(choice.training, planned.task), planned.output_dir)
             except RecipeError as error:
                 yield Finding("training", "error", f"{name}.{error}")
                 break
 
 
-def check_openvino(facts: Facts) -> Iterator[Finding]:
+def check_openvino(planned: PlannedRun) -> Iterator[Finding]:
     """An extra that is wanted must be there."""
-    wanted = facts.recipe.export is not None and facts.recipe.export.openvino
+    wanted = planned.recipe.export is not None and planned.recipe.export.openvino
     if wanted and not all(importlib.util.find_spec(name) for name in ("openvino", "nncf")):
         yield Finding(
             "openvino",
@@ -59,23 +59,23 @@ def check_openvino(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def check_disk(facts: Facts) -> Iterator[Finding]:
+def check_disk(planned: PlannedRun) -> Iterator[Finding]:
     """Checkpoints are several times a model, and augmented rows many times a training set."""
-    place = next(path for path in (facts.output_dir, *facts.output_dir.parents) if path.exists())
-    there = sum(file.stat().st_size for file in facts.output_dir.rglob("*") if file.is_file())
-    free, needed = shutil.disk_usage(place).free, disk_needed(facts) - there  # of a run that is continued
+    place = next(path for path in (planned.output_dir, *planned.output_dir.parents) if path.exists())
+    there = sum(file.stat().st_size for file in planned.output_dir.rglob("*") if file.is_file())
+    free, needed = shutil.disk_usage(place).free, disk_needed(planned) - there  # of a run that is continued
     if needed > free:
         yield Finding(
             "disk",
             "error",
-            f"about {needed / 1e9:.1f} GB are needed in {facts.output_dir} and {free / 1e9:.1f} GB are "
+            f"about {needed / 1e9:.1f} GB are needed in {planned.output_dir} and {free / 1e9:.1f} GB are "
             "free. Make room, or use another --output-dir.",
         )
 
 
-def check_accelerator(facts: Facts) -> Iterator[Finding]:
+def check_accelerator(planned: PlannedRun) -> Iterator[Finding]:
     """A GPU that stands idle beside days of CPU time."""
-    blocks = [getattr(facts.recipe, name) for name in STAGES if getattr(facts.recipe, name) is not None]
+    blocks = [getattr(planned.recipe, name) for name in STAGES if getattr(planned.recipe, name) is not None]
     if torch.accelerator.is_available():
         if any(block.training.get("use_cpu") for block in blocks):
             yield Finding(
@@ -92,9 +92,9 @@ def check_accelerator(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def check_precision(facts: Facts) -> Iterator[Finding]:
+def check_precision(planned: PlannedRun) -> Iterator[Finding]:
     """On a CPU without instructions for it bf16 is emulated, and slow."""
-    blocks = [getattr(facts.recipe, name) for name in (*STAGES, "finetune")]
+    blocks = [getattr(planned.recipe, name) for name in (*STAGES, "finetune")]
     wanted = any(block is not None and block.training.get("bf16") for block in blocks)
     fastest = hardware_precision()
     if wanted and not torch.accelerator.is_available() and fastest.name != "bf16":
@@ -108,15 +108,17 @@ def check_precision(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def disk_needed(facts: Facts) -> int:
+def disk_needed(planned: PlannedRun) -> int:
     """Bytes, at the worst moment: two checkpoints of weights and Adam's two moments, and the models."""
-    if facts.student_config is None:
+    if planned.student_config is None:
         return 0
-    student, teacher = (num_parameters(one, facts) for one in (facts.student_config, facts.teacher_config))
+    student, teacher = (
+        num_parameters(one, planned) for one in (planned.student_config, planned.teacher_config)
+    )
     weights = 4 * (2 * 3 * student + 3 * student)
-    if not facts.fine_tuned:
+    if not planned.fine_tuned:
         weights += 4 * (2 * 3 * teacher + teacher)
-    rows = facts.data.splits["train"]
-    variants = facts.recipe.augment.variants if facts.recipe.augment is not None else 0
+    rows = planned.data.splits["train"]
+    variants = planned.recipe.augment.variants if planned.recipe.augment is not None else 0
     # Text, tokens of eight bytes and the like: about four times the checked rows.
     return weights + int(4 * (1 + variants) * (rows.data.nbytes if len(rows) else 0))

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
+from understudy.distillation.layers import match
 from understudy.models.student import StudentSettings, student_config
 from understudy.models.teacher import cast_linears, freeze
 from understudy.recipe.distillation import IntermediateSettings
-from understudy.stages.intermediate import match
 from understudy.training.model import read_model
 
 SIZES: dict[str, Any] = {

@@ -20,28 +20,30 @@ from transformers import TrainingArguments
 
 from understudy.data.corpus import TRAIN
 from understudy.data.load import CACHE_VARIABLE
+from understudy.distillation.general_text import learn_general, prepare_general
+from understudy.distillation.layers import distill_intermediate
+from understudy.distillation.methods import (
+    Distillation,
+    check_distillation,
+    main_block,
+    rows_that_are_read,
+    teach,
+    with_answers,
+)
+from understudy.distillation.rows import Prepared, prepare, start_student
+from understudy.distillation.runs import choose_on_dev, train_to_the_end, whole_batch
+from understudy.distillation.teachers import make_trainer, start_model
 from understudy.errors import RecipeError
 from understudy.models.flop import forward_flop
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import load_config
+from understudy.planning.cost import Cost, Part
 from understudy.recipe.distillation import IntermediateSettings
 from understudy.recipe.recipe import STAGES, Recipe
-from understudy.stages.cost import Cost, Part
-from understudy.stages.finetune import make_trainer, start_model
-from understudy.stages.general import learn_general, prepare_general
-from understudy.stages.intermediate import distill_intermediate
-from understudy.stages.methods import Run, main_block, preflight, rows_that_are_read, teach, with_answers
-from understudy.stages.result import INTERMEDIATE, RESULT, hash_model
-from understudy.stages.training import (
-    Prepared,
-    choose_on_dev,
-    prepare,
-    start_student,
-    train_to_the_end,
-    whole_batch,
-)
 from understudy.training.arguments import build_arguments
 from understudy.training.trainer import autocast_dtype
+from understudy.workspace.folders import INTERMEDIATE, RESULT
+from understudy.workspace.hashes import hash_model
 
 _BYTES_OF_A_PARAMETER = {"weights": 4, "checkpoint": 12, "training": 16}  # fp32; Adam keeps two more
 _FEWEST_STEPS = 4
@@ -56,7 +58,7 @@ def _short(training: Mapping[str, Any], steps: int) -> dict[str, Any]:
 
 
 def _time_steps(run: Callable[[int], float], seconds: float) -> tuple[int, float]:
-    """Run a few steps, and then as many as fill the time; how many, and the seconds they took."""
+    """Distillation a few steps, and then as many as fill the time; how many, and the seconds they took."""
     steps, taken = _FEWEST_STEPS, run(_FEWEST_STEPS)
     assert taken > 0
     wanted = math.ceil(seconds * steps / taken)
@@ -162,7 +164,7 @@ def cost_of_finetuning(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     """Fine-tuning a teacher."""
     if recipe.model is None:
         raise RecipeError("model must be given: a folder or a hub name, e.g. --set model=bert-base-uncased.")
-    arguments = build_arguments(choose_on_dev(recipe.training, recipe.task_row), folder)
+    arguments = build_arguments(choose_on_dev(recipe.training, recipe.task_definition), folder)
     prepared = prepare(recipe, recipe.model, arguments)
     batch = whole_batch(arguments)
 
@@ -195,9 +197,9 @@ def cost_of_distillation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     if recipe.teacher is None:
         raise RecipeError("teacher must be given: a folder or a hub name, e.g. --set teacher=teachers/mrpc.")
     arguments = build_arguments(main_block(recipe).training, folder)
-    prepared = prepare(recipe, recipe.reader, arguments)
-    run = Run(recipe, prepared, folder, hash_model(recipe.teacher))
-    preflight(run)
+    prepared = prepare(recipe, recipe.tokenizer_model, arguments)
+    run = Distillation(recipe, prepared, folder, hash_model(recipe.teacher))
+    check_distillation(run)
     teacher_config = load_config(recipe.teacher)
     student, _ = start_student(recipe, prepared, arguments, sample_rows=1)
     stages = _stages(recipe)
@@ -224,7 +226,7 @@ def _learning_flop(config: Any, length: float) -> float:
     return 3 * forward_flop(config, length)
 
 
-def _seconds_of_a_row(run: Run, name: str, settings: Any, seconds: float) -> float:
+def _seconds_of_a_row(run: Distillation, name: str, settings: Any, seconds: float) -> float:
     """One stage of a recipe, run by itself for a while."""
     recipe = _only_stage(run.recipe, name, settings)
     batch = whole_batch(build_arguments(settings.training, run.output_dir))
@@ -269,7 +271,7 @@ def _only_stage(recipe: Recipe, name: str, block: Any) -> Recipe:
     return recipe.model_copy(update={**changed, name: block})
 
 
-def _answers(run: Run, teacher_config: Any, folder: Path) -> list[Part]:
+def _answers(run: Distillation, teacher_config: Any, folder: Path) -> list[Part]:
     """The teacher's pass over the training set, and both models' over the development sets."""
     prepared, block = run.prepared, main_block(run.recipe)
     training = {name: value for name, value in block.training.items() if name != "max_steps"}

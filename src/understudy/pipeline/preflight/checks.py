@@ -12,7 +12,22 @@ from understudy.models.pretrained import (
     load_config,
     model_labels,
 )
-from understudy.pipeline.checks_of_models import (
+from understudy.pipeline.preflight.data import (
+    check_augment,
+    check_leak,
+    check_rows,
+    check_truncation,
+    check_unseen_labels,
+)
+from understudy.pipeline.preflight.machine import (
+    check_accelerator,
+    check_disk,
+    check_openvino,
+    check_precision,
+    check_processes,
+    check_training_blocks,
+)
+from understudy.pipeline.preflight.models import (
     check_heads,
     check_labels,
     check_layer_map,
@@ -24,25 +39,10 @@ from understudy.pipeline.checks_of_models import (
     check_whole_match,
     check_widths,
 )
-from understudy.pipeline.checks_of_rows import (
-    check_augment,
-    check_leak,
-    check_rows,
-    check_truncation,
-    check_unseen_labels,
-)
-from understudy.pipeline.checks_of_the_machine import (
-    check_accelerator,
-    check_disk,
-    check_openvino,
-    check_precision,
-    check_processes,
-    check_training_blocks,
-)
-from understudy.pipeline.facts import Facts, Finding
+from understudy.pipeline.preflight.planned_run import Finding, PlannedRun
 from understudy.recipe.recipe import Recipe
 
-CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[PlannedRun], Iterator[Finding]], ...] = (
     check_processes,
     check_teacher_head,
     check_labels,
@@ -67,7 +67,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
 )
 
 
-def preflight(recipe: Recipe, output_dir: Path) -> tuple[Facts, list[Finding]]:
+def preflight(recipe: Recipe, output_dir: Path) -> tuple[PlannedRun, list[Finding]]:
     """Look at a whole run before it starts: errors first.
 
     Raises:
@@ -79,9 +79,9 @@ def preflight(recipe: Recipe, output_dir: Path) -> tuple[Facts, list[Finding]]:
             "a model must be given: a fine-tuned teacher, or an encoder to fine-tune first, e.g. "
             "understudy run bert-base-uncased --task mrpc --data nyu-mll/glue --output-dir runs/mrpc"
         )
-    task, fine_tuned = recipe.task_row, recipe.teacher is not None
+    task, fine_tuned = recipe.task_definition, recipe.teacher is not None
     labels = model_labels(load_config(teacher), task) if fine_tuned else None
     data = load_data(task, recipe.data, ("train", *dev_splits(task, recipe.data)), labels=labels)
-    facts = Facts(recipe, output_dir, data, teacher, fine_tuned)
-    findings = [finding for check in CHECKS for finding in check(facts)]
-    return facts, sorted(findings, key=lambda finding: finding.level)
+    planned = PlannedRun(recipe, output_dir, data, teacher, fine_tuned)
+    findings = [finding for check in CHECKS for finding in check(planned)]
+    return planned, sorted(findings, key=lambda finding: finding.level)

@@ -17,30 +17,29 @@ from torch import Tensor
 from transformers import PreTrainedModel, TrainingArguments, set_seed
 
 from understudy.data.encode import Collator
+from understudy.distillation.rows import Prepared, choose_attention, start_student
+from understudy.distillation.runs import (
+    LOSSES,
+    choose_on_dev,
+    remove_checkpoints,
+    save_model,
+    train_to_the_end,
+    write_losses,
+)
+from understudy.distillation.search import Trial, search_grid
 from understudy.errors import TrainingError
 from understudy.evaluation.score import score_model
 from understudy.models.pretrained import load_model
 from understudy.models.student import STUDENT, base_config
 from understudy.recipe.distillation import TrialSettings
 from understudy.recipe.recipe import Recipe
-from understudy.stages.result import RESULT, TRAINING_FOLDER, write_result
-from understudy.stages.search import Trial, search_grid
-from understudy.stages.training import (
-    LOSSES,
-    Prepared,
-    choose_attention,
-    choose_on_dev,
-    remove_checkpoints,
-    save_model,
-    start_student,
-    train_to_the_end,
-    write_losses,
-)
 from understudy.training.arguments import build_arguments
 from understudy.training.model import match_models
 from understudy.training.objectives import Objectives
 from understudy.training.precision import precision_of
 from understudy.training.trainer import DistillationTrainer
+from understudy.workspace.folders import RESULT, TRAINING_FOLDER
+from understudy.workspace.result import write_result
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ TRIALS = "trials"
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TrialPlan:
     """What a stage teaches.
 
     Attributes:
@@ -65,7 +64,7 @@ class Lesson:
 
 
 def train_trials(
-    recipe: Recipe, lesson: Lesson, prepared: Prepared, output_dir: Path, *, start: Path | None
+    recipe: Recipe, plan: TrialPlan, prepared: Prepared, output_dir: Path, *, start: Path | None
 ) -> None:
     """Train every combination that is to be tried.
 
@@ -78,12 +77,12 @@ def train_trials(
     if (output_dir / RESULT).exists():
         shutil.rmtree(output_dir / TRIALS, ignore_errors=True)
         return
-    base = build_arguments({"seed": recipe.seed, **lesson.settings.training}, output_dir / TRAINING_FOLDER)
-    train = lesson.train()
+    base = build_arguments({"seed": recipe.seed, **plan.settings.training}, output_dir / TRAINING_FOLDER)
+    train = plan.train()
 
-    total = math.prod(len(values) for values in lesson.settings.search.values())
+    total = math.prod(len(values) for values in plan.settings.search.values())
     if total > 1 and base.should_save:
-        names = ", ".join(lesson.settings.search)
+        names = ", ".join(plan.settings.search)
         logger.info("%s: a search of %d trials over %s", output_dir.name, total, names)
 
     def run(number: int, values: Mapping[str, Any]) -> float:
@@ -92,15 +91,15 @@ def train_trials(
             logger.info("%s: trial %d of %d: %s", output_dir.name, number + 1, total, shown)
         try:
             folder = output_dir / TRIALS / str(number)
-            return _run_trial(recipe, lesson, prepared, train, folder, start, values)
+            return _run_trial(recipe, plan, prepared, train, folder, start, values)
         except TrainingError as error:
             # Other values may do; on several processes the others would not know of it.
-            if not lesson.settings.search or base.world_size > 1:
+            if not plan.settings.search or base.world_size > 1:
                 raise
             logger.warning("A trial is left out: %s", error)
             return math.nan
 
-    trials = _try_all(lesson.settings.search, output_dir, run, base)
+    trials = _try_all(plan.settings.search, output_dir, run, base)
     if not base.should_save:
         return
     if trials[0].score == -math.inf:
@@ -122,7 +121,7 @@ def train_trials(
 
 def _run_trial(
     recipe: Recipe,
-    lesson: Lesson,
+    plan: TrialPlan,
     prepared: Prepared,
     train: Dataset,
     folder: Path,
@@ -133,16 +132,16 @@ def _run_trial(
     if (folder / RESULT).exists():
         return float(json.loads((folder / RESULT).read_text("utf-8"))["score"])
     task, labels = prepared.task, prepared.data.labels
-    chosen = lesson.settings.choose(values)
+    chosen = plan.settings.choose(values)
     arguments = build_arguments(
         choose_on_dev({"seed": recipe.seed, **chosen.training}, task), folder / TRAINING_FOLDER
     )
     set_seed(arguments.seed)
     student, channels = _load_start(recipe, prepared, start, arguments)
     model, teacher_layers = match_models(
-        student, None, lesson.objectives(chosen), teacher_config=lesson.teacher_config, channels=channels
+        student, None, plan.objectives(chosen), teacher_config=plan.teacher_config, channels=channels
     )
-    state_size = lesson.teacher_config.hidden_size if lesson.teacher_config is not None else 0
+    state_size = plan.teacher_config.hidden_size if plan.teacher_config is not None else 0
     trainer = DistillationTrainer(
         model,
         args=arguments,
@@ -156,7 +155,7 @@ def _run_trial(
     outcome = train_to_the_end(trainer)
     if not arguments.should_save:
         return 0.0
-    original = base_config(recipe.student, recipe.reader)
+    original = base_config(recipe.student, recipe.tokenizer_model)
     save_model(student, prepared.tokenizer, folder / STUDENT, original)
     saved = load_model(str(folder / STUDENT), task, labels, fine_tuned=True)
     score = score_model(saved, prepared.tokenizer, prepared.first_dev).metrics[task.headline].value

@@ -15,6 +15,12 @@ from transformers import PreTrainedModel
 
 from understudy.data.encode import TEACHER_STATES
 from understudy.data.kind import Kind
+from understudy.distillation.layers import distill_intermediate, match
+from understudy.distillation.predictions_file import add_predictions
+from understudy.distillation.rows import Prepared, start_student
+from understudy.distillation.runs import choose_on_dev, whole_batch
+from understudy.distillation.teacher_cache import add_teacher_answers
+from understudy.distillation.trials import TrialPlan, train_trials
 from understudy.errors import RecipeError
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import check_max_length, load_config
@@ -28,21 +34,16 @@ from understudy.recipe.distillation import (
     TrialSettings,
 )
 from understudy.recipe.recipe import STAGES, Recipe
-from understudy.stages.intermediate import distill_intermediate, match
-from understudy.stages.predictions_file import add_predictions
-from understudy.stages.result import INTERMEDIATE, PATIENT, PREDICTION, RESULT, SOFT_LABELS
-from understudy.stages.teacher_cache import add_teacher_answers
-from understudy.stages.training import Prepared, choose_on_dev, start_student, whole_batch
-from understudy.stages.trials import Lesson, train_trials
 from understudy.training.arguments import build_arguments
 from understudy.training.model import match_models
 from understudy.training.objectives import PatientObjectives, PredictionObjectives
+from understudy.workspace.folders import INTERMEDIATE, PATIENT, PREDICTION, RESULT, SOFT_LABELS
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Run:
+class Distillation:
     """A distillation: its recipe, its rows, and where it goes."""
 
     recipe: Recipe
@@ -68,7 +69,7 @@ def main_block(recipe: Recipe) -> TrialSettings:
     return block
 
 
-def preflight(run: Run) -> None:
+def check_distillation(run: Distillation) -> None:
     """Find what would fail before anything is written: heads, labels, shapes, maps, widths."""
     recipe = run.recipe
     arguments = build_arguments(main_block(recipe).training, run.output_dir)
@@ -99,16 +100,16 @@ def _describe_student(recipe: Recipe, student: PreTrainedModel) -> str:
     size = f"{config.num_hidden_layers} layers of {config.hidden_size}, {student.num_parameters() / 1e6:.1f}M"
     if settings.start == "cut":
         chosen = settings.layers or "spaced"
-        return f"{size} parameters, cut from {settings.source or recipe.reader} (layers: {chosen})"
+        return f"{size} parameters, cut from {settings.source or recipe.tokenizer_model} (layers: {chosen})"
     return f"{size} parameters, " + (f"from {settings.model}" if settings.model else "from random weights")
 
 
-def teach(run: Run) -> str:
-    """Run the recipe's method; the name of the stage that holds the student."""
+def teach(run: Distillation) -> str:
+    """Distillation the recipe's method; the name of the stage that holds the student."""
     return _METHODS[str(run.recipe.method)](run)
 
 
-def _tinybert(run: Run) -> str:
+def _tinybert(run: Distillation) -> str:
     recipe, start = run.recipe, None
     settings = main_block(recipe)
     assert isinstance(settings, PredictionSettings)
@@ -119,16 +120,16 @@ def _tinybert(run: Run) -> str:
         start = run.output_dir / INTERMEDIATE / STUDENT
     padded = recipe.normalization == "padded"
     kind = run.prepared.task.kind
-    lesson = Lesson(
+    plan = TrialPlan(
         settings,
         lambda: with_answers(run, settings),
         lambda chosen: PredictionObjectives(kind, chosen.temperature, padded),
     )
-    train_trials(recipe, lesson, run.prepared, run.output_dir / PREDICTION, start=start)
+    train_trials(recipe, plan, run.prepared, run.output_dir / PREDICTION, start=start)
     return PREDICTION
 
 
-def _soft_labels(run: Run, *, layers: tuple[int, ...] = ()) -> str:
+def _soft_labels(run: Distillation, *, layers: tuple[int, ...] = ()) -> str:
     """Labels and soft labels. States of `layers` are asked of the teacher too, for a stage that follows."""
     settings = run.recipe.soft_labels
     assert settings is not None
@@ -138,18 +139,18 @@ def _soft_labels(run: Run, *, layers: tuple[int, ...] = ()) -> str:
         rows = with_answers(run, settings, layers)
         return rows.remove_columns([TEACHER_STATES]) if layers else rows
 
-    lesson = Lesson(
+    plan = TrialPlan(
         settings,
         train,
         lambda chosen: PatientObjectives(
             kind, alpha=chosen.alpha, temperature=chosen.temperature, squared=chosen.squared
         ),
     )
-    train_trials(run.recipe, lesson, run.prepared, run.output_dir / SOFT_LABELS, start=None)
+    train_trials(run.recipe, plan, run.prepared, run.output_dir / SOFT_LABELS, start=None)
     return SOFT_LABELS
 
 
-def _patient(run: Run) -> str:
+def _patient(run: Distillation) -> str:
     """The paper's order: α and T as plain soft labels do best, then β at those."""
     settings = main_block(run.recipe)
     assert isinstance(settings, PatientSettings)
@@ -162,17 +163,17 @@ def _patient(run: Run) -> str:
         result = json.loads((run.output_dir / SOFT_LABELS / RESULT).read_text("utf-8"))
         soft = soft.choose(result["values"])
     kind = run.prepared.task.kind
-    lesson = Lesson(
+    plan = TrialPlan(
         settings,
         lambda: with_answers(run, settings, teacher_layers),
         lambda chosen: patient_objectives(kind, soft, chosen),
         teacher_config=load_config(run.teacher),
     )
-    train_trials(run.recipe, lesson, run.prepared, run.output_dir / PATIENT, start=None)
+    train_trials(run.recipe, plan, run.prepared, run.output_dir / PATIENT, start=None)
     return PATIENT
 
 
-_METHODS: Mapping[str, Callable[[Run], str]] = {
+_METHODS: Mapping[str, Callable[[Distillation], str]] = {
     "tinybert": _tinybert,
     "soft-labels": _soft_labels,
     "patient": _patient,
@@ -180,7 +181,7 @@ _METHODS: Mapping[str, Callable[[Run], str]] = {
 
 
 def with_answers(
-    run: Run, settings: TrialSettings, layers: tuple[int, ...] = (), *, quiet: bool = False
+    run: Distillation, settings: TrialSettings, layers: tuple[int, ...] = (), *, quiet: bool = False
 ) -> Dataset:
     """The training rows with the teacher's answers, or with a file's."""
     if isinstance(settings, SoftLabelSettings) and settings.predictions is not None:
@@ -202,7 +203,7 @@ def with_answers(
     )
 
 
-def rows_that_are_read(run: Run, settings: TrialSettings) -> Dataset:
+def rows_that_are_read(run: Distillation, settings: TrialSettings) -> Dataset:
     """The training rows; where `max_steps` of every trial end before the first epoch does, as many as they
     read, drawn by the seed: the teacher need not be asked about the others."""
     train, longest = run.prepared.train, 0
@@ -216,7 +217,7 @@ def rows_that_are_read(run: Run, settings: TrialSettings) -> Dataset:
     return train.select(np.sort(drawn))
 
 
-def _patient_layers(run: Run, settings: PatientSettings) -> tuple[int, ...]:
+def _patient_layers(run: Distillation, settings: PatientSettings) -> tuple[int, ...]:
     """The teacher layer of each student layer."""
     num_student = base_config(run.recipe.student, run.teacher).num_hidden_layers
     return layer_map(settings.layer_map, num_student, load_config(run.teacher).num_hidden_layers)
@@ -237,7 +238,7 @@ def patient_objectives(kind: Kind, soft: SoftLabelSettings, settings: PatientSet
 
 
 def _match_patient(
-    run: Run, settings: PatientSettings, student: PreTrainedModel, channels: torch.Tensor | None
+    run: Distillation, settings: PatientSettings, student: PreTrainedModel, channels: torch.Tensor | None
 ) -> None:
     kind, soft = run.prepared.task.kind, SoftLabelSettings()
     try:

@@ -18,10 +18,10 @@ from transformers import (
 
 from understudy.data.encode import Collator, encode
 from understudy.data.load import cache_folder
+from understudy.distillation import teacher_cache
+from understudy.distillation.teacher_cache import add_teacher_answers
 from understudy.kinds import get_kind
 from understudy.models.teacher import freeze
-from understudy.stages import teacher_cache
-from understudy.stages.teacher_cache import add_teacher_answers
 from understudy.training.arguments import build_arguments
 
 WORDS = ["good film", "the cat runs", "it was a very bad movie", "bert", "anna works at acme in rome"]

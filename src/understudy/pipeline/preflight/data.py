@@ -16,8 +16,8 @@ from understudy.models.families import num_positions
 from understudy.models.pretrained import (
     load_config,
 )
-from understudy.pipeline.checks_of_models import check_length
-from understudy.pipeline.facts import Facts, Finding
+from understudy.pipeline.preflight.models import check_length
+from understudy.pipeline.preflight.planned_run import Finding, PlannedRun
 
 FEW_TRAINING_ROWS, FEW_DEV_ROWS = 500, 100
 _SAMPLE = 1_000  # rows looked at for lengths
@@ -25,16 +25,16 @@ _CUT_SHARE, _LEAK_SHARE = 0.1, 0.01
 _FEW_OF_A_LABEL = 5
 
 
-def check_truncation(facts: Facts) -> Iterator[Finding]:
+def check_truncation(planned: PlannedRun) -> Iterator[Finding]:
     """Rows that are cut are learnt, and scored, by their beginning alone."""
-    if facts.task.kind.has_windows or any(check_length(facts)):
+    if planned.task.kind.has_windows or any(check_length(planned)):
         return  # long contexts are read in windows
-    rows, limit = facts.data.splits["train"], facts.recipe.max_length
+    rows, limit = planned.data.splits["train"], planned.recipe.max_length
     chosen = np.sort(np.random.default_rng(0).permutation(len(rows))[:_SAMPLE])
-    lengths = [facts.task.kind.count_tokens(facts.tokenizer, rows[int(place)]) for place in chosen]
+    lengths = [planned.task.kind.count_tokens(planned.tokenizer, rows[int(place)]) for place in chosen]
     cut = float(np.mean(np.array(lengths) > limit))
     if cut > _CUT_SHARE:
-        longest = num_positions(facts.teacher_config) or facts.tokenizer.model_max_length
+        longest = num_positions(planned.teacher_config) or planned.tokenizer.model_max_length
         fits = min(int(np.quantile(lengths, 0.99)), longest)
         share = float(np.mean(np.array(lengths) <= fits))
         yield Finding(
@@ -45,11 +45,15 @@ def check_truncation(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def check_rows(facts: Facts) -> Iterator[Finding]:
+def check_rows(planned: PlannedRun) -> Iterator[Finding]:
     """Few rows teach little, and score with wide intervals."""
-    dev = dev_splits(facts.task, facts.recipe.data)[0]
-    num_train, num_dev = len(facts.data.splits["train"]), len(facts.data.splits[dev])
-    if num_train < FEW_TRAINING_ROWS and facts.recipe.augment is None and facts.recipe.data.augmented is None:
+    dev = dev_splits(planned.task, planned.recipe.data)[0]
+    num_train, num_dev = len(planned.data.splits["train"]), len(planned.data.splits[dev])
+    if (
+        num_train < FEW_TRAINING_ROWS
+        and planned.recipe.augment is None
+        and planned.recipe.data.augmented is None
+    ):
         yield Finding(
             "few_rows",
             "warning",
@@ -65,12 +69,12 @@ def check_rows(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def check_leak(facts: Facts) -> Iterator[Finding]:
+def check_leak(planned: PlannedRun) -> Iterator[Finding]:
     """A development row that is also a training row scores memory."""
-    dev = dev_splits(facts.task, facts.recipe.data)[0]
+    dev = dev_splits(planned.task, planned.recipe.data)[0]
     train, held_out = (
-        {_text(row) for row in facts.data.splits[split]}
-        if len(facts.data.splits[split]) <= 1_000_000
+        {_text(row) for row in planned.data.splits[split]}
+        if len(planned.data.splits[split]) <= 1_000_000
         else set()
         for split in ("train", dev)
     )
@@ -84,16 +88,16 @@ def check_leak(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def check_unseen_labels(facts: Facts) -> Iterator[Finding]:
+def check_unseen_labels(planned: PlannedRun) -> Iterator[Finding]:
     """What no training row shows is not learnt."""
-    field = facts.task.kind.label_field
-    if facts.task.kind.is_per_token or facts.data.labels is None:
+    field = planned.task.kind.label_field
+    if planned.task.kind.is_per_token or planned.data.labels is None:
         return
-    dev = dev_splits(facts.task, facts.recipe.data)[0]
-    counts = Counter(facts.data.splits["train"][field][:])
-    seen, asked = set(counts), set(facts.data.splits[dev].unique(field))
+    dev = dev_splits(planned.task, planned.recipe.data)[0]
+    counts = Counter(planned.data.splits["train"][field][:])
+    seen, asked = set(counts), set(planned.data.splits[dev].unique(field))
     rare = [
-        f"{facts.data.labels[label]} ({count})"
+        f"{planned.data.labels[label]} ({count})"
         for label, count in sorted(counts.items())
         if count < _FEW_OF_A_LABEL
     ]
@@ -103,7 +107,7 @@ def check_unseen_labels(facts: Facts) -> Iterator[Finding]:
             "warning",
             f"these labels have hardly any training rows: {', '.join(rare)}. Is one of them a typing error?",
         )
-    missing = [facts.data.labels[label] for label in sorted(asked - seen)]
+    missing = [planned.data.labels[label] for label in sorted(asked - seen)]
     if missing:
         yield Finding(
             "unseen_labels",
@@ -113,12 +117,12 @@ def check_unseen_labels(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def check_augment(facts: Facts) -> Iterator[Finding]:
+def check_augment(planned: PlannedRun) -> Iterator[Finding]:
     """Augmentation needs a masked language model."""
-    settings = facts.recipe.augment
+    settings = planned.recipe.augment
     if settings is None:
         return
-    if facts.recipe.data.augmented is not None:
+    if planned.recipe.data.augmented is not None:
         yield Finding(
             "augment",
             "error",

@@ -1,4 +1,4 @@
-"""What a function says while it works, where nobody has arranged it otherwise."""
+"""Messages of a function that is called from a script or a notebook."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import transformers
 
 
 @contextlib.contextmanager
-def speaking() -> Iterator[None]:
-    """In a script or a notebook without logging of its own: our messages on standard error, no others."""
+def show_messages() -> Iterator[None]:
+    """Show our messages on standard error, and no others, unless logging is set up already."""
     ours = logging.getLogger("understudy")
     if ours.handlers or logging.getLogger().handlers:
         yield

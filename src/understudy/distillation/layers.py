@@ -12,6 +12,15 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments, set_seed
 
 from understudy.capture.query_key import prepare_capture
+from understudy.distillation.rows import Prepared, start_student
+from understudy.distillation.runs import (
+    LOSSES,
+    remove_checkpoints,
+    save_model,
+    train_to_the_end,
+    write_losses,
+    write_table,
+)
 from understudy.errors import RecipeError
 from understudy.models.pretrained import load_model
 from understudy.models.projections import save_projections, saved_projections
@@ -19,22 +28,13 @@ from understudy.models.student import STUDENT, base_config
 from understudy.models.teacher import cast_linears, keep_layers, load_teacher
 from understudy.recipe.distillation import IntermediateSettings
 from understudy.recipe.recipe import Recipe
-from understudy.stages.result import RESULT, TRAINING_FOLDER, write_result
-from understudy.stages.training import (
-    LOSSES,
-    Prepared,
-    remove_checkpoints,
-    save_model,
-    start_student,
-    train_to_the_end,
-    write_losses,
-    write_table,
-)
 from understudy.training.arguments import build_arguments
 from understudy.training.model import DistillationModel, match_models
 from understudy.training.objectives import TinyBertObjectives
 from understudy.training.precision import precision_of
 from understudy.training.trainer import EVALUATED, DistillationTrainer, autocast_dtype
+from understudy.workspace.folders import RESULT, TRAINING_FOLDER
+from understudy.workspace.result import write_result
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 
+from understudy.distillation.predictions_file import SMALLEST, add_predictions
 from understudy.errors import DataError, RecipeError
 from understudy.kinds import get_kind
 from understudy.recipe.recipe import Recipe
-from understudy.stages.predictions_file import SMALLEST, add_predictions
 
 ROWS = Dataset.from_dict({"row": [0, 1, 3], "labels": [1, 0, 1], "input_ids": [[1], [2], [3]]})
 LABELS = ("no", "yes")

@@ -9,7 +9,9 @@ import pytest
 from understudy.errors import ModelError, OutputError
 from understudy.recipe.load import apply_settings
 from understudy.recipe.recipe import Recipe
-from understudy.stages.result import check_output, hash_model, resolve_paths
+from understudy.recipe.resolve import resolve_paths
+from understudy.workspace.folders import check_output
+from understudy.workspace.hashes import hash_model
 
 RECIPE = Recipe.from_mapping({"task": "mrpc"})
 
@@ -65,7 +67,7 @@ def test_hub_models_are_told_apart_by_name_and_commit(
         place = f"models--{model.replace('/', '--')}/snapshots/{commit}" if commit else "elsewhere"
         return str(tmp_path / place / "config.json")
 
-    monkeypatch.setattr("understudy.stages.result.cached_file", cached)
+    monkeypatch.setattr("understudy.workspace.hashes.cached_file", cached)
     assert hash_model("org/a") == f"org/a@{'a' * 40}"
     assert hash_model("org/b") != hash_model("org/a")
     with pytest.raises(ModelError, match="commit of 'org/c' cannot be told"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from understudy.stages.search import search_grid
+from understudy.distillation.search import search_grid
 
 SPACE = {"learning_rate": [1e-5, 2e-5, 3e-5], "per_device_train_batch_size": [16, 32]}
 

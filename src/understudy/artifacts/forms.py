@@ -1,0 +1,250 @@
+"""The forms of an exported model, each run and scored: fp32, int8, OpenVINO."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from understudy.artifacts.artifact import ExportedModel
+from understudy.artifacts.gate import quantize_less
+from understudy.artifacts.int8 import parts_of, quantize
+from understudy.artifacts.onnx import export_onnx
+from understudy.artifacts.session import open_file
+from understudy.data.encode import Collator
+from understudy.data.kind import Kind
+from understudy.data.load import TaskData
+from understudy.data.task import Task
+from understudy.errors import ModelError
+from understudy.evaluation.outcomes import Logits
+from understudy.evaluation.score import (
+    EvaluationSplit,
+    Score,
+    collect_logits,
+    predict_logits,
+    score_content,
+    score_logits,
+)
+
+logger = logging.getLogger(__name__)
+
+
+# As transformers.js looks for them.
+FP32, INT8 = "onnx/model.onnx", "onnx/model_quantized.onnx"
+
+
+OPENVINO = "openvino/model_int8.xml"
+
+
+# fp32 by another engine adds up in another order; more than this is another model.
+PARITY = 1e-3
+
+
+_SAMPLE = 256  # rows, to see which part quantisation hurts
+
+
+_BATCH = 32
+
+
+@dataclass(frozen=True)
+class ExportSubject:
+    """What is exported, and the rows it is tried on.
+
+    Attributes:
+        name: folder or hub name of the model.
+        train: encoded rows to calibrate with; None where nothing is calibrated.
+    """
+
+    name: str
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerFast
+    data: TaskData
+    task: Task
+    splits: dict[str, EvaluationSplit]
+    train: EvaluationSplit | None
+    inputs: tuple[str, ...]
+
+    @property
+    def kind(self) -> Kind:
+        return self.task.kind
+
+
+@dataclass
+class FormMaker:
+    """Makes one form after the other in a folder, each run and scored."""
+
+    subject: ExportSubject
+    folder: Path
+    tolerance: float
+    models: dict[str, ExportedModel] = field(default_factory=dict)
+    gates: dict[str, Any] = field(default_factory=dict)
+    logits: dict[str, Logits] = field(default_factory=dict)
+    torch_scores: dict[str, Score] = field(default_factory=dict)
+    scores: dict[str, Score] = field(default_factory=dict)
+
+    def fp32(self) -> None:
+        """The file that says what torch says."""
+        subject, file = self.subject, self.folder / FP32
+        truth = {
+            name: predict_logits(subject.model, subject.tokenizer, split.encoded, batch_size=_BATCH)
+            for name, split in subject.splits.items()
+        }
+        self.torch_scores = {name: score_logits(subject.splits[name], one) for name, one in truth.items()}
+        logger.info("Exporting to ONNX")
+        export_onnx(subject.model, subject.kind, subject.inputs, file)
+        self.logits = self._logits(file, "onnxruntime")
+        difference = max(_difference(self.logits[name], truth[name]) for name in truth)
+        largest = max(float(np.abs(part).max()) for one in truth.values() for part in one)
+        num_rows = sum(len(split.rows) for split in subject.splits.values())
+        logger.info("fp32: at most %.1e from torch's logits on %d rows", difference, num_rows)
+        if difference > PARITY * max(1.0, largest):
+            raise ModelError(
+                f"the ONNX file's logits differ from torch's by {difference:.3g} on {num_rows} rows; at most "
+                f"{PARITY * max(1.0, largest):.3g} was expected. This model cannot be exported faithfully."
+            )
+        self.gates["fp32"] = {"rows": num_rows, "max_difference": difference, "largest_logit": largest}
+        self.scores = self._scores(self.logits)
+        self._add("fp32", "onnxruntime", [file], self.scores)
+
+    def int8(self) -> None:
+        """Weights in 8 bits, all of them or as many as keep the score."""
+        source, target = self.folder / FP32, self.folder / INT8
+        parts = list(parts_of(source))
+
+        def make(keep: Sequence[str]) -> Path:
+            quantize(source, target, keep=keep)
+            return target
+
+        self._gate("int8", "onnxruntime", parts, make, [target])
+
+    def openvino(self) -> None:
+        """Weights and activations in 8 bits, by ranges seen on training rows."""
+        from understudy.artifacts.openvino import quantize_openvino
+
+        source, target = self.folder / FP32, self.folder / OPENVINO
+        target.parent.mkdir()
+        rows = self.subject.train
+        assert rows is not None
+        arrays = _batches(self.subject, rows)
+
+        def make(keep: Sequence[str]) -> Path:
+            quantize_openvino(source, target, arrays, keep=keep)
+            return target
+
+        files = [target, target.with_suffix(".bin")]
+        self._gate("openvino-int8", "openvino", list(parts_of(source)), make, files)
+
+    def _gate(
+        self,
+        name: str,
+        engine: str,
+        parts: Sequence[str],
+        make: Callable[[Sequence[str]], Path],
+        files: Sequence[Path],
+    ) -> None:
+        scores: dict[str, Score] = {}
+
+        def points_lost(file: Path) -> float:
+            scores.clear()
+            scores.update(self._scores(self._logits(file, engine)))
+            metric = self.subject.task.headline
+            lost = [
+                100 * (self.scores[split].metrics[metric].value - score.metrics[metric].value)
+                for split, score in scores.items()
+            ]
+            return max(lost)
+
+        def harm() -> dict[str, float]:
+            """The mean squared change of the logits of some rows, by each part alone."""
+            logger.warning("%s loses too much: looking for the parts that it hurts most", name)
+            found = {}
+            for part in parts:
+                file = make([other for other in parts if other != part])
+                found[part] = self._change(file, engine)
+            return found
+
+        logger.info("Quantising: %s", name)
+        _, tried = quantize_less(make, points_lost, harm, tolerance=self.tolerance)
+        last = tried[-1]
+        logger.info("%s: %s points lost, %g allowed", name, last["points_lost"], self.tolerance)
+        kept: Any = last["kept_in_fp32"]
+        if kept:
+            logger.warning("%s: left in fp32, since the score would have fallen: %s", name, ", ".join(kept))
+        self.gates[name] = {"tolerance": self.tolerance, "tried": tried}
+        self._add(name, engine, files, scores, kept)
+
+    def _add(
+        self,
+        name: str,
+        engine: str,
+        files: Sequence[Path],
+        scores: Mapping[str, Score],
+        kept: Sequence[str] = (),
+    ) -> None:
+        self.models[name] = ExportedModel(
+            engine,
+            files[0].relative_to(self.folder).as_posix(),
+            sum(file.stat().st_size for file in files),
+            score_content(scores)["scores"],
+            tuple(kept),
+        )
+
+    def _scores(self, logits: Mapping[str, Logits]) -> dict[str, Score]:
+        return {name: score_logits(self.subject.splits[name], one) for name, one in logits.items()}
+
+    def _logits(self, file: Path, engine: str) -> dict[str, Logits]:
+        return {
+            name: run_exported(file, engine, self.subject, split.encoded)
+            for name, split in self.subject.splits.items()
+        }
+
+    def _change(self, file: Path, engine: str) -> float:
+        name, split = next(iter(self.subject.splits.items()))
+        chosen = np.random.default_rng(0).permutation(len(split.encoded))[:_SAMPLE]
+        found = run_exported(file, engine, self.subject, split.encoded.select(chosen))
+        # Where rows were shorter than the split's longest, their logits are padded less.
+        return float(
+            np.mean(
+                [
+                    np.mean((part - whole[chosen][tuple(slice(size) for size in part.shape)]) ** 2)
+                    for part, whole in zip(found, self.logits[name], strict=True)
+                ]
+            )
+        )
+
+
+def run_exported(file: Path, engine: str, subject: ExportSubject, encoded: Any) -> Logits:
+    """Logits of encoded rows by an exported file."""
+    session = open_file(file, engine, subject.inputs, subject.kind.outputs, threads=None)
+
+    def run(batch: Mapping[str, Tensor]) -> tuple[NDArray[np.float32], ...]:
+        arrays = {name: batch[name].numpy() for name in subject.inputs}
+        shape = arrays["input_ids"].shape
+        made = session({name: value.reshape(-1, shape[-1]) for name, value in arrays.items()})
+        return tuple(subject.kind.join_texts(one, shape) for one in made)
+
+    return collect_logits(run, subject.tokenizer, encoded, batch_size=_BATCH)
+
+
+def _difference(first: Logits, second: Logits) -> float:
+    pairs = zip(first, second, strict=True)
+    return max(float(np.abs(one - other).max()) for one, other in pairs)
+
+
+def _batches(subject: ExportSubject, rows: EvaluationSplit) -> list[dict[str, NDArray[np.int64]]]:
+    """Some training rows, one by one: a batch's padding is nothing to calibrate with."""
+    collate = Collator(subject.tokenizer)
+    chosen = np.random.default_rng(0).permutation(len(rows.encoded))[:_SAMPLE].tolist()
+    made = []
+    for place in chosen:
+        batch = collate([rows.encoded[place]])
+        width = batch["input_ids"].shape[-1]
+        made.append({name: batch[name].reshape(-1, width).numpy() for name in subject.inputs})
+    return made

@@ -1,0 +1,1 @@
+"""Methods, both of TinyBERT's stages, trials, and what the teacher says."""

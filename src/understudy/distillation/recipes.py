@@ -1,0 +1,68 @@
+"""The recipe of a distillation that a command's arguments describe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from understudy.errors import RecipeError
+from understudy.models.student import override_sizes, student_inside, student_settings
+from understudy.recipe.distillation import Method
+from understudy.recipe.load import build_recipe, load_recipe, parse_settings, without_none
+from understudy.recipe.recipe import Recipe
+from understudy.workspace.recipes import saved_recipe, why_no_recipe
+
+# What the shipped recipes of a method are called.
+PREFIXES = {"tinybert": "tinybert", "patient": "pkd", "soft-labels": "soft-labels"}
+
+
+def distill_recipe(
+    teacher: str | Path | None,
+    *,
+    student: str | None,
+    method: str,
+    predictions: str | Path | None,
+    task: str | None,
+    data: str | Path | None,
+    recipe: str | Path | None,
+    settings: Sequence[str] | Mapping[str, Any],
+    without: Sequence[str] = (),
+) -> Recipe:
+    """The recipe that a command's arguments describe, with what the teacher's own recipe knows.
+
+    Args:
+        without: blocks of the named recipe that are left out.
+    """
+    if method not in get_args(Method):
+        raise RecipeError(f"--method must be one of {', '.join(get_args(Method))}; got {method!r}.")
+    if predictions is not None and method != "soft-labels":
+        raise RecipeError("--predictions goes with --method soft-labels: a file has no layers to learn from.")
+    teacher = student_inside(teacher) if teacher is not None else None
+    given: dict[str, Any] = dict.fromkeys(without)
+    given |= without_none({"teacher": teacher, "data.source": data, "soft_labels.predictions": predictions})
+    settings = parse_settings(settings)
+    if student is not None:
+        start = student_settings(student)
+        if "student" in start:
+            given |= start
+        else:
+            settings = start | settings
+    settings = override_sizes(settings)
+    saved = saved_recipe(teacher) if teacher is not None else None
+    known = load_recipe(saved) if saved is not None else None
+    if known is not None and task is None and recipe is None:
+        task = known.task
+    if recipe is not None and load_recipe(recipe).method != method:
+        raise RecipeError(
+            f"{recipe} is no recipe for --method {method}: its method is {load_recipe(recipe).method}."
+        )
+    if task is None and recipe is None and teacher is not None:
+        raise RecipeError(f"--task or --recipe must be given, e.g. --task mrpc: {why_no_recipe(teacher)}.")
+    built = build_recipe(PREFIXES[method], given, task=task, recipe=recipe, settings=settings)
+    no_data = not any(getattr(built.data, name) for name in ("source", "train", "dev"))
+    if known is not None and known.task == built.task and no_data:
+        # What the recipe says about the data (its length) stands; the rest is the teacher's.
+        values = known.data.model_dump(exclude_defaults=True) | built.data.model_dump(exclude_defaults=True)
+        built = built.model_copy(update={"data": type(built.data).model_validate(values)})
+    return built

@@ -1,0 +1,95 @@
+"""A task's rows, encoded, and the student that learns from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments
+
+from understudy.data.encode import ENCODER_INPUTS, Collator, encode
+from understudy.data.load import TaskData, announce, load_data
+from understudy.data.sources import dev_splits
+from understudy.data.task import Task
+from understudy.evaluation.score import EvaluationSplit, prepare_split
+from understudy.models.pretrained import check_max_length, load_config, load_tokenizer, model_labels
+from understudy.models.student import load_student
+from understudy.recipe.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A task's rows, read by a model's tokenizer.
+
+    Attributes:
+        dev: every development set by its name, the one used for choosing first.
+    """
+
+    task: Task
+    tokenizer: PreTrainedTokenizerFast
+    data: TaskData
+    train: Dataset
+    dev: dict[str, EvaluationSplit]
+
+    @property
+    def first_dev(self) -> EvaluationSplit:
+        return next(iter(self.dev.values()))
+
+
+def prepare(recipe: Recipe, model: str, arguments: TrainingArguments) -> Prepared:
+    """Load, check and encode a recipe's data for a model; in a distributed run one process first."""
+    task, config = recipe.task_definition, load_config(model)
+    tokenizer = load_tokenizer(model)
+    check_max_length(config, tokenizer, recipe.max_length)
+    lengths: dict[str, Any] = {"max_length": recipe.max_length, "stride": recipe.data.stride}
+    splits = dev_splits(task, recipe.data)
+    with arguments.main_process_first(desc="reading the data"):
+        data = load_data(task, recipe.data, ("train", *splits), labels=model_labels(config, task))
+        if arguments.should_save:
+            announce(data)
+        train = encode(data.splits["train"], task.kind, tokenizer, **lengths)
+        dev = {split: prepare_split(task, data.splits[split], tokenizer, **lengths) for split in splits}
+    return Prepared(task, tokenizer, data, train, dev)
+
+
+# Texts by which a narrower student is cut, and how many of them at a time.
+SAMPLE_ROWS = 512
+
+
+_SAMPLE_BATCH = 32
+
+
+def start_student(
+    recipe: Recipe, prepared: Prepared, arguments: TrainingArguments, *, sample_rows: int = SAMPLE_ROWS
+) -> tuple[PreTrainedModel, Tensor | None]:
+    """The student as a recipe starts it, its weights drawn from torch's random state where they are new,
+    and the teacher's channels that its channels were cut from."""
+    chosen = np.random.default_rng(recipe.seed).permutation(len(prepared.train))[:sample_rows].tolist()
+    return load_student(
+        recipe.student,
+        recipe.tokenizer_model,
+        prepared.task,
+        prepared.data.labels,
+        sample=lambda: sample_batches(prepared.tokenizer, prepared.train, chosen),
+        dropout=recipe.dropout,
+        attention=choose_attention(recipe, arguments),
+    )
+
+
+def sample_batches(
+    tokenizer: PreTrainedTokenizerFast, rows: Any, places: Sequence[int]
+) -> Iterator[dict[str, Tensor]]:
+    """Some rows as batches of the encoder's inputs; a question's choices are texts."""
+    collate = Collator(tokenizer)
+    for start in range(0, len(places), _SAMPLE_BATCH):
+        batch = collate([rows[place] for place in places[start : start + _SAMPLE_BATCH]])
+        yield {name: batch[name].flatten(0, -2) for name in batch if name in ENCODER_INPUTS}
+
+
+def choose_attention(recipe: Recipe, arguments: TrainingArguments) -> str | None:
+    """The recipe's; else eager on a CPU, where its backward pass is the faster one."""
+    return recipe.attention or ("eager" if arguments.device.type == "cpu" else None)

@@ -1,0 +1,78 @@
+"""What a distillation came to: student beside teacher, and what each stage did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from understudy.artifacts.onnx import input_names
+from understudy.data.load import TaskData
+from understudy.distillation.rows import Prepared
+from understudy.evaluation.compare import compare
+from understudy.evaluation.score import Score, score_content, score_model
+from understudy.files import hash_file
+from understudy.models.pretrained import load_model
+from understudy.models.student import STUDENT
+from understudy.recipe.recipe import Recipe
+from understudy.workspace.folders import RESULT, STAGES
+from understudy.workspace.hashes import hash_model, hash_start, versions
+from understudy.workspace.inputs import describe_input
+from understudy.workspace.result import data_content
+
+
+def hash_inputs(recipe: Recipe, data: TaskData) -> dict[str, str]:
+    """Of all that a distillation is made of: rows, teacher or predictions, and the student's start."""
+    hashes = dict(data.hashes)
+    predictions = recipe.soft_labels.predictions if recipe.soft_labels is not None else None
+    if recipe.teacher is not None:
+        hashes["teacher"] = hash_model(recipe.teacher)
+    elif predictions is not None and Path(predictions).is_file():  # another is refused in a moment
+        hashes["predictions"] = hash_file(Path(predictions))
+    return hashes | hash_start(recipe)
+
+
+def summarize_distillation(
+    recipe: Recipe, prepared: Prepared, output_dir: Path, hashes: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, dict[str, Score]]]:
+    """Student beside teacher, where there is one, and what each stage did; and the scores with all rows."""
+    task = prepared.task
+    names = {"student": str(output_dir / STUDENT)}
+    if recipe.teacher is not None:
+        names["teacher"] = recipe.teacher
+    models = {
+        who: load_model(name, task, prepared.data.labels, fine_tuned=True) for who, name in names.items()
+    }
+    scores = {
+        who: {split: score_model(model, prepared.tokenizer, rows) for split, rows in prepared.dev.items()}
+        for who, model in models.items()
+    }
+    inputs = input_names(models["student"], prepared.tokenizer.model_input_names)
+    beside: dict[str, Any] = {}
+    if recipe.teacher is not None:
+        beside = {
+            "against": {"model": recipe.teacher, **score_content(scores["teacher"])},
+            **compare(task, scores["student"], scores["teacher"]),
+        }
+    stages = {
+        name: json.loads((output_dir / name / RESULT).read_text("utf-8"))
+        for name in STAGES
+        if (output_dir / name / RESULT).exists()
+    }
+    content = {
+        "stage": "distill",
+        "method": recipe.method,
+        "task": task.name,
+        "model": str(output_dir / STUDENT),
+        **score_content(scores["student"]),
+        **beside,
+        **data_content(prepared.data),
+        "input": describe_input(recipe, prepared.tokenizer, prepared.data, inputs),
+        "parameters": {who: model.num_parameters() for who, model in models.items()},
+        "stages": stages,
+        "seed": recipe.seed,
+        "hashes": dict(hashes),
+        "versions": versions(),
+    }
+    return content, scores

@@ -1,0 +1,36 @@
+"""How teachers are made: an encoder with a head, and the trainer that teaches it a task."""
+
+from __future__ import annotations
+
+from transformers import PreTrainedModel, TrainingArguments
+
+from understudy.data.encode import Collator
+from understudy.distillation.rows import Prepared, choose_attention
+from understudy.models.pretrained import load_model
+from understudy.recipe.recipe import Recipe
+from understudy.training.trainer import OrderedTrainer
+
+
+def start_model(recipe: Recipe, prepared: Prepared, arguments: TrainingArguments) -> PreTrainedModel:
+    """The recipe's model with the task's head."""
+    return load_model(
+        str(recipe.model),
+        prepared.task,
+        prepared.data.labels,
+        fine_tuned=False,
+        dropout=recipe.dropout,
+        attention=choose_attention(recipe, arguments),
+    )
+
+
+def make_trainer(model: PreTrainedModel, prepared: Prepared, arguments: TrainingArguments) -> OrderedTrainer:
+    """What trains a model on a task's labels; it makes the folder of its logs."""
+    return OrderedTrainer(
+        model,
+        arguments,
+        data_collator=Collator(prepared.tokenizer),
+        train_dataset=prepared.train,
+        eval_dataset=prepared.first_dev.encoded,
+        processing_class=prepared.tokenizer,
+        compute_metrics=prepared.first_dev.metrics,
+    )

@@ -1,0 +1,96 @@
+"""TinyBERT's ablations: the rows of its Tables 2, 3 and 4, and the orders that they show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+FULL = "TinyBERT"
+
+
+@dataclass(frozen=True)
+class AblationRow:
+    """A row of a table.
+
+    Attributes:
+        settings: what it changes in the recipe.
+        labels: learn from labels instead: `train`, on the training set after the full run's intermediate
+            stage; `all`, from the start of the full run on its rows, for as many steps as both of its stages.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    labels: str | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An order that the paper's table shows: `above` scores at least as high as `below`."""
+
+    above: str
+    below: str
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A table of the paper: what it compares, and what it found."""
+
+    table: str
+    title: str
+    variants: tuple[AblationRow, ...]
+    claims: tuple[Claim, ...]
+
+
+_SCRATCH = {"student.model": None, "student.init": "random"}
+
+
+_LAYERS_OFF = {"intermediate.weights.attention": 0.0, "intermediate.weights.hidden": 0.0}
+
+
+ABLATIONS: Mapping[str, Ablation] = {
+    "procedures": Ablation(
+        "Table 2",
+        "Learning procedures",
+        (
+            AblationRow("w/o GD", _SCRATCH),
+            AblationRow("w/o TD", {}, labels="all"),
+            AblationRow("w/o DA", {"data.augmented": None}),
+        ),
+        (
+            Claim(FULL, "w/o GD"),
+            Claim(FULL, "w/o TD"),
+            Claim(FULL, "w/o DA"),
+            Claim("w/o GD", "w/o TD"),
+            Claim("w/o GD", "w/o DA"),
+        ),
+    ),
+    "objectives": Ablation(
+        "Table 3",
+        "Distillation objectives",
+        (
+            AblationRow("w/o Embd", {"intermediate.weights.embeddings": 0.0}),
+            AblationRow("w/o Pred", {}, labels="train"),
+            AblationRow("w/o Trm", _LAYERS_OFF),
+            AblationRow("w/o Attn", {"intermediate.weights.attention": 0.0}),
+            AblationRow("w/o Hidn", {"intermediate.weights.hidden": 0.0}),
+        ),
+        (
+            Claim(FULL, "w/o Embd"),
+            Claim(FULL, "w/o Pred"),
+            Claim(FULL, "w/o Trm"),
+            Claim("w/o Embd", "w/o Trm"),
+            Claim("w/o Pred", "w/o Trm"),
+            Claim("w/o Hidn", "w/o Attn"),
+        ),
+    ),
+    "maps": Ablation(
+        "Table 4",
+        "Mapping functions",
+        (
+            AblationRow("Top", {"intermediate.layer_map": "top"}),
+            AblationRow("Bottom", {"intermediate.layer_map": "bottom"}),
+        ),
+        (Claim(FULL, "Top"), Claim(FULL, "Bottom")),
+    ),
+}

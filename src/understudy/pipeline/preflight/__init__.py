@@ -1,0 +1,1 @@
+"""What would fail in hours, found in seconds."""

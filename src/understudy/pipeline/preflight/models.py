@@ -1,0 +1,201 @@
+"""Do teacher and student fit the task, and each other?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from understudy.data.labels import check_labels as compare_labels
+from understudy.data.labels import named_labels
+from understudy.distillation.layers import match
+from understudy.errors import ModelError, RecipeError
+from understudy.evaluation.score import predict_logits
+from understudy.models.cut import check_cut
+from understudy.models.families import own_sizes
+from understudy.models.layer_map import layer_map
+from understudy.models.pretrained import (
+    check_max_length,
+    has_head_for,
+    load_config,
+    load_model,
+    load_tokenizer,
+)
+from understudy.models.student import base_config, check_start
+from understudy.objectives.compose import weight_of
+from understudy.pipeline.preflight.planned_run import Finding, PlannedRun, num_parameters, untrained
+from understudy.recipe.distillation import IntermediateSettings, PatientSettings
+
+
+def check_teacher_head(planned: PlannedRun) -> Iterator[Finding]:
+    """A teacher that was never fine-tuned has no part to teach."""
+    config = planned.teacher_config
+    wrong = planned.task.kind.check_head(config) if has_head_for(config, planned.task) else None
+    if planned.fine_tuned and wrong is not None:
+        yield Finding(
+            "teacher_head",
+            "error",
+            f"the teacher {planned.teacher} does not fit {planned.task.name}: {wrong}. Use a teacher "
+            "fine-tuned on this task, or another task.",
+        )
+    elif planned.fine_tuned and not has_head_for(config, planned.task):
+        found = ", ".join(config.architectures or ("none",))
+        yield Finding(
+            "teacher_head",
+            "error",
+            f"the teacher {planned.teacher} has no head for {planned.task.kind} (its architecture is "
+            f"{found}). Use it as an encoder to fine-tune: finetune.model={planned.teacher}, and no teacher.",
+        )
+
+
+def check_labels(planned: PlannedRun) -> Iterator[Finding]:
+    """Teacher and data must mean the same classes in the same order."""
+    config = planned.teacher_config
+    if planned.fine_tuned and has_head_for(config, planned.task) and planned.data.labels is not None:
+        try:
+            compare_labels(
+                planned.teacher, named_labels(config.id2label), config.num_labels, planned.data.labels
+            )
+        except ModelError as error:
+            yield Finding("labels", "error", str(error))
+
+
+def check_teacher_knows(planned: PlannedRun) -> Iterator[Finding]:
+    """A head that was drawn and never trained says the same of every row, or anything."""
+    config, guess = planned.teacher_config, planned.task.kind.best_guess(planned.dev.rows)
+    if not planned.fine_tuned or not has_head_for(config, planned.task) or any(check_labels(planned)):
+        return
+    if guess is None:
+        return
+    model = load_model(planned.teacher, planned.task, planned.data.labels, fine_tuned=True)
+    logits = predict_logits(model, planned.tokenizer, planned.dev.encoded, batch_size=32)
+    said, meant = planned.dev.judge(logits).values, planned.dev.rows["label"][:]
+    right = float(np.mean(np.array(said) == np.array(meant)))
+    if right <= guess:
+        yield Finding(
+            "teacher_knows",
+            "warning",
+            f"the teacher {planned.teacher} is right on {right:.0%} of {len(meant)} development rows, and "
+            f"always giving one answer is right on {guess:.0%}. Is it fine-tuned on this task, with these "
+            f"labels? understudy evaluate {planned.teacher} says more.",
+        )
+
+
+def check_student(planned: PlannedRun) -> Iterator[Finding]:
+    """A student's shape, start and size."""
+    try:
+        check_start(planned.recipe.student)
+        config = base_config(planned.recipe.student, planned.teacher)
+    except (RecipeError, ModelError) as error:
+        yield Finding("student", "error", str(error))
+        return
+    if planned.recipe.student.start == "cut":
+        try:
+            source = load_config(planned.recipe.student.source or planned.teacher)
+            check_cut(config, source, planned.recipe.student.layers or "spaced")
+        except (RecipeError, ModelError) as error:
+            yield Finding("student", "error", str(error))
+    student, teacher = (num_parameters(one, planned) for one in (config, planned.teacher_config))
+    if student >= teacher:
+        yield Finding(
+            "student_size",
+            "warning",
+            f"the student has {student / 1e6:.1f}M parameters, and its teacher {teacher / 1e6:.1f}M: it "
+            "will be no smaller. Take a smaller one, e.g. --student tinybert-4l-312d.",
+        )
+
+
+def check_tokenizers(planned: PlannedRun) -> Iterator[Finding]:
+    """A student must read the same tokens as its teacher."""
+    start = planned.recipe.student.model or planned.recipe.student.source
+    if start is not None and load_tokenizer(start).get_vocab() != planned.tokenizer.get_vocab():
+        yield Finding(
+            "tokenizers",
+            "error",
+            f"the student starts from {start}, whose tokenizer has another vocabulary than the teacher's "
+            f"({planned.teacher}). Start from a shape (--student tinybert-4l-312d), or from a model of the "
+            "teacher's own family.",
+        )
+
+
+def check_layer_map(planned: PlannedRun) -> Iterator[Finding]:
+    """Every student layer needs a teacher layer."""
+    if planned.student_config is None:
+        return
+    blocks: list[IntermediateSettings | PatientSettings | None] = [planned.layers]
+    blocks.append(planned.recipe.patient if planned.recipe.method == "patient" else None)
+    for block in blocks:
+        try:
+            if block is not None:
+                num_student = own_sizes(planned.student_config)["num_hidden_layers"]
+                layer_map(
+                    block.layer_map, num_student, own_sizes(planned.teacher_config)["num_hidden_layers"]
+                )
+        except RecipeError as error:
+            yield Finding("layer_map", "error", str(error))
+
+
+def check_heads(planned: PlannedRun) -> Iterator[Finding]:
+    """Attention scores are compared head by head."""
+    if planned.student_config is None or planned.layers is None or planned.layers.relation_heads is not None:
+        return
+    student, teacher = (
+        own_sizes(one)["num_attention_heads"] for one in (planned.student_config, planned.teacher_config)
+    )
+    layers = range(1, own_sizes(planned.student_config)["num_hidden_layers"] + 1)
+    learnt = any(weight_of(f"attention_{number}", planned.layers.weights) for number in layers)
+    if learnt and student != teacher:
+        yield Finding(
+            "heads",
+            "error",
+            f"the student has {student} attention heads and its teacher {teacher}. Read both as a common "
+            f"number of heads: --set intermediate.relation_heads={np.gcd(student, teacher)}; or leave "
+            "attention out: --set intermediate.weights.attention=0.",
+        )
+
+
+def check_widths(planned: PlannedRun) -> Iterator[Finding]:
+    """States of unequal width need a projection between them."""
+    if planned.student_config is None:
+        return
+    student, teacher = (
+        own_sizes(one)["hidden_size"] for one in (planned.student_config, planned.teacher_config)
+    )
+    blocks: dict[str, Any] = {"intermediate": planned.layers}
+    blocks["patient"] = planned.recipe.patient if planned.recipe.method == "patient" else None
+    for name, block in blocks.items():
+        if block is not None and block.projection == "none" and student != teacher:
+            yield Finding(
+                "widths",
+                "error",
+                f"the student's states are {student} wide and the teacher's {teacher}, and "
+                f"{name}.projection is none. Put a learnt matrix between them: --set "
+                f"{name}.projection=shared.",
+            )
+
+
+def check_whole_match(planned: PlannedRun) -> Iterator[Finding]:
+    """Whatever else keeps two models from being compared, tried on a few tokens of untrained ones."""
+    known = (check_student, check_layer_map, check_heads, check_widths)
+    if planned.layers is None or any(one.level == "error" for check in known for one in check(planned)):
+        return
+    try:
+        match(
+            untrained(planned.student_config, planned),
+            untrained(planned.teacher_config, planned),
+            planned.layers,
+        )
+    except (RecipeError, ModelError) as error:
+        yield Finding("match", "error", str(error))
+
+
+def check_length(planned: PlannedRun) -> Iterator[Finding]:
+    """Neither model may be asked for more positions than it has."""
+    for config in (planned.teacher_config, planned.student_config):
+        try:
+            if config is not None:
+                check_max_length(config, planned.tokenizer, planned.recipe.max_length)
+        except ModelError as error:
+            yield Finding("max_length", "error", str(error))
+            return

@@ -1,0 +1,260 @@
+"""The stages of a whole run, and what each is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from understudy.artifacts.artifact import ARTIFACT
+from understudy.data.sources import dev_splits
+from understudy.evaluation.score import prepare_split
+from understudy.files import hash_file, write_atomically
+from understudy.models.student import STUDENT
+from understudy.pipeline.preflight.planned_run import PlannedRun
+from understudy.pipeline.summary import (
+    agreement_line,
+    read,
+    scores_line,
+    sizes_line,
+    speed_line,
+    summarize,
+)
+from understudy.recipe.recipe import Recipe
+from understudy.recipe.whole_run import ExportSettings
+from understudy.report.page import REPORT, write_report
+from understudy.stages.augment import augment_from_recipe
+from understudy.stages.bench import bench
+from understudy.stages.distill import distill_from_recipe
+from understudy.stages.evaluate import evaluate
+from understudy.stages.export import export
+from understudy.stages.finetune import finetune_from_recipe
+from understudy.workspace.artifact_folder import add_speed_to_card
+from understudy.workspace.folders import (
+    ARTIFACT_FOLDER,
+    AUGMENTED,
+    BENCH,
+    DISTILLED,
+    EVALUATION,
+    INTERMEDIATE,
+    RECIPE,
+    RESULT,
+    TEACHER,
+)
+from understudy.workspace.hashes import hash_model, hash_start
+from understudy.workspace.result import write_result
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a run.
+
+    Attributes:
+        name: of its folder, or of its file.
+        title: what people read while it runs.
+        inputs: all that its result depends on, as values or hashes.
+        finished: the file whose presence says that it is done.
+        work: makes it, or goes on with it.
+        figures: what it came to, in a line.
+        parts: folders in its own with inputs of their own, which stay where those are as they were.
+    """
+
+    name: str
+    title: str
+    inputs: Callable[[], Mapping[str, Any]]
+    finished: str
+    work: Callable[[], object]
+    figures: Callable[[], str] = lambda: ""
+    parts: Mapping[str, Callable[[], Mapping[str, Any]]] = field(default_factory=dict)
+
+
+def stages_of(planned: PlannedRun) -> Iterator[Stage]:
+    """The stages of a run in their order. What each is made of is looked up when its turn comes."""
+    recipe, folder, data = planned.recipe, planned.output_dir, planned.data
+    teacher = planned.teacher if planned.fine_tuned else str(folder / TEACHER)
+    dev = {split: key for split, key in data.hashes.items() if split != "train"}
+
+    if not planned.fine_tuned:
+        teacher_recipe = teacher_part(recipe)
+        yield Stage(
+            TEACHER,
+            "Fine-tuning the teacher",
+            lambda: {"recipe": dump(teacher_recipe), "model": hash_model(planned.teacher), **data.hashes},
+            f"{TEACHER}/{RESULT}",
+            lambda: finetune_from_recipe(teacher_recipe, folder / TEACHER),
+            lambda: scores_line(read(folder / TEACHER)),
+        )
+    if recipe.augment is not None:
+        augment_recipe = augment_part(recipe)
+        settings = recipe.augment
+        yield Stage(
+            AUGMENTED,
+            "Augmenting the training set",
+            lambda: {
+                "recipe": dump(augment_recipe),
+                "model": hash_model(str(settings.model)),
+                "files": [
+                    hash_file(Path(name))
+                    for name in (settings.vectors, settings.vector_words, settings.stop_words)
+                    if name is not None and Path(name).is_file()
+                ],
+                "train": data.hashes["train"],
+            },
+            f"{AUGMENTED}/{RESULT}",
+            lambda: augment_from_recipe(augment_recipe, folder / AUGMENTED),
+            lambda: "{rows:,} rows became {written:,}".format(**read(folder / AUGMENTED)["augmented"]),
+        )
+    distill_part_recipe = distill_part(recipe, teacher, folder)
+
+    def distil_from(without: Sequence[str] = ()) -> dict[str, Any]:
+        # Where teacher and rows lie is no matter; what they are is beside it.
+        said = dump(distill_part(recipe, "", Path()))
+        return {
+            "recipe": {key: value for key, value in said.items() if key not in without},
+            "teacher": hash_model(teacher),
+            **hash_start(recipe),
+            **data.hashes,
+            "augmented": read(folder / AUGMENTED)["files"] if recipe.augment is not None else None,
+        }
+
+    def distil() -> None:
+        if (folder / DISTILLED / RECIPE).exists():  # of other predictions, after the same layers
+            write_atomically(folder / DISTILLED / RECIPE, distill_part_recipe.to_yaml())
+        distill_from_recipe(distill_part_recipe, folder / DISTILLED)
+
+    yield Stage(
+        DISTILLED,
+        "Distilling",
+        distil_from,
+        f"{DISTILLED}/{RESULT}",
+        distil,
+        lambda: scores_line(read(folder / DISTILLED)),
+        # The layers are learnt before the predictions, and know nothing of them.
+        parts={INTERMEDIATE: lambda: distil_from(without=["prediction"])},
+    )
+    student = str(folder / DISTILLED / STUDENT)
+
+    read_as = recipe.data.model_dump(mode="json")
+    yield Stage(
+        EVALUATION,
+        "Scoring student and teacher, row by row",
+        lambda: {"student": hash_model(student), "teacher": hash_model(teacher), "data": read_as, **dev},
+        f"{EVALUATION}/{RESULT}",
+        lambda: evaluate(student, against=teacher, output_dir=folder / EVALUATION),
+        lambda: agreement_line(read(folder / EVALUATION)),
+    )
+    shipped = recipe.export or ExportSettings()
+    yield Stage(
+        ARTIFACT_FOLDER,
+        "Exporting to ONNX and int8",
+        lambda: {"student": hash_model(student), "export": shipped.model_dump(), "data": read_as, **dev},
+        f"{ARTIFACT_FOLDER}/{ARTIFACT}",
+        lambda: export(
+            folder / DISTILLED,
+            output_dir=folder / ARTIFACT_FOLDER,
+            tolerance=shipped.tolerance,
+            openvino=shipped.openvino,
+            speed=False,  # timed beside its teacher in a moment
+        ),
+        lambda: sizes_line(folder / ARTIFACT_FOLDER),
+    )
+    length = usual_length(planned)
+
+    def measure() -> None:
+        student_dir, artifact_dir = folder / DISTILLED, folder / ARTIFACT_FOLDER
+        timed = bench([teacher, student_dir, artifact_dir], batches=(1, 32), lengths=(length,)).content
+        add_speed_to_card(artifact_dir, student_dir, timed)
+        (folder / BENCH).mkdir(exist_ok=True)
+        write_result(folder / BENCH, timed)
+
+    yield Stage(
+        BENCH,
+        f"Timing teacher and student on texts of {length} tokens",
+        lambda: {
+            "teacher": hash_model(teacher),
+            "artifact": hash_file(folder / ARTIFACT_FOLDER / ARTIFACT),
+            "length": length,
+        },
+        f"{BENCH}/{RESULT}",
+        measure,
+        lambda: speed_line(read(folder / BENCH)),
+    )
+    yield Stage(
+        REPORT,
+        "Writing the report",
+        lambda: {
+            name: hash_file(folder / name / file)
+            for name, file in (
+                (DISTILLED, RESULT),
+                (EVALUATION, RESULT),
+                (ARTIFACT_FOLDER, ARTIFACT),
+                (BENCH, RESULT),
+            )
+        },
+        REPORT,
+        lambda: write_report(folder, teacher=teacher, summary=summarize(recipe, folder)),
+        lambda: str(folder / REPORT),
+    )
+
+
+def dump(recipe: Recipe) -> dict[str, Any]:
+    """A recipe's values, whatever the order in which they were given."""
+    return recipe.model_dump(mode="json", exclude_defaults=True)
+
+
+def teacher_part(recipe: Recipe) -> Recipe:
+    """The recipe by which a run fine-tunes its teacher."""
+    settings = recipe.finetune
+    assert settings is not None
+    return recipe.model_copy(
+        update={
+            **_nothing_else(recipe),
+            "method": None,
+            "model": settings.model,
+            "training": settings.training,
+            "dropout": settings.dropout,
+            "data": recipe.data.model_copy(update={"augmented": None}),
+        }
+    )
+
+
+def augment_part(recipe: Recipe) -> Recipe:
+    """The recipe by which a run augments its training set."""
+    plain = {"method": None, "dropout": None, "attention": None}
+    return recipe.model_copy(update={**_nothing_else(recipe), **plain, "augment": recipe.augment})
+
+
+def distill_part(recipe: Recipe, teacher: str, folder: Path) -> Recipe:
+    """The recipe by which a run distils: its own with the teacher, on the augmented rows."""
+    data = recipe.data
+    if recipe.augment is not None:
+        data = data.model_copy(update={"augmented": str(folder / AUGMENTED)})
+    return recipe.model_copy(
+        update={"finetune": None, "augment": None, "export": None, "teacher": teacher, "data": data}
+    )
+
+
+def _nothing_else(recipe: Recipe) -> dict[str, Any]:
+    """Every block but the task's and the data's as it comes."""
+    kept = ("task", "data", "seed", "attention", "method")
+    return {
+        name: field.get_default(call_default_factory=True)
+        for name, field in type(recipe).model_fields.items()
+        if name not in kept
+    }
+
+
+def usual_length(planned: PlannedRun) -> int:
+    """Tokens of a row as the development set mostly has them."""
+    rows = planned.data.splits[dev_splits(planned.task, planned.recipe.data)[0]]
+    split = prepare_split(
+        planned.task,
+        rows,
+        planned.tokenizer,
+        max_length=planned.recipe.max_length,
+        stride=planned.recipe.data.stride,
+    )
+    return max(2, int(np.median(split.encoded["length"][:])))

@@ -1,0 +1,80 @@
+"""What a recipe will cost: steps, tokens, FLOP, disk, memory and hours.
+
+The hours of this machine come from the real thing, run for about half a minute on a sample. Those of other
+hardware are its peak rate times a share that is assumed and shown.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from understudy.errors import RecipeError
+from understudy.planning.cost import Cost
+from understudy.planning.steps import cost_of_distillation, cost_of_finetuning, cost_of_general
+from understudy.planning.text import cost_of_augmentation, cost_of_corpus
+from understudy.recipe.recipe import Recipe
+from understudy.recipe.resolve import resolve_paths
+from understudy.timing.machine import peak_memory
+from understudy.training.cpu import tune_cpu
+from understudy.workspace.hashes import versions
+
+# Peaks of dense bf16 and of fp32 by the makers' sheets, and the share of them that training of small encoders
+# is assumed to reach. The laptop: 8 cores × 3 GHz × 32 fp32 operations a cycle (two AVX2 units).
+HARDWARE: Mapping[str, tuple[float, float, float]] = {
+    "H100": (989e12, 67e12, 0.3),
+    "A100": (312e12, 19.5e12, 0.4),
+    "laptop": (0.77e12, 0.77e12, 0.3),
+}
+
+
+def plan_from_recipe(recipe: Recipe, *, seconds: float = 30.0) -> dict[str, Any]:
+    """What a recipe will cost; see `plan`."""
+    if recipe.finetune is not None or (recipe.method is not None and recipe.augment is not None):
+        raise RecipeError(
+            "plan costs one stage, and this recipe is of a whole run. Ask for its stages one by one, e.g. "
+            f"finetune-{recipe.task}, augment-{recipe.task} and tinybert-{recipe.task}."
+        )
+    recipe = resolve_paths(recipe)
+    tune_cpu()
+    with tempfile.TemporaryDirectory(prefix="understudy-plan-") as folder:
+        cost = _measure(recipe, Path(folder), seconds)
+    total = {name: sum(getattr(part, name) for part in cost.parts) for name in ("steps", "tokens", "flop")}
+    here = sum(part.seconds for part in cost.parts) / 3600
+    assumed: dict[str, dict[str, Any]] = {
+        name: {
+            "precision": "bf16" if cost.is_half else "fp32",
+            "flop_per_second": half if cost.is_half else full,
+        }
+        | {"share": share}
+        for name, (half, full, share) in HARDWARE.items()
+    }
+    return {
+        "stage": "plan",
+        "parts": [dataclasses.asdict(part) for part in cost.parts],
+        **total,
+        "disk": cost.disk,
+        "memory": {"weights": cost.weights, "measured": float(peak_memory())},
+        "hours": {"this machine": here}
+        | {
+            name: total["flop"] / (one["flop_per_second"] * one["share"]) / 3600
+            for name, one in assumed.items()
+        },
+        "assumed": assumed,
+        "versions": versions(),
+    }
+
+
+def _measure(recipe: Recipe, folder: Path, seconds: float) -> Cost:
+    if recipe.augment is not None:
+        return cost_of_augmentation(recipe, folder, seconds)
+    if recipe.run == "corpus":
+        return cost_of_corpus(recipe, folder, seconds)
+    if recipe.run == "general":
+        return cost_of_general(recipe, folder, seconds)
+    if recipe.run is None:
+        return cost_of_finetuning(recipe, folder, seconds)
+    return cost_of_distillation(recipe, folder, seconds)

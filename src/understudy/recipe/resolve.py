@@ -1,0 +1,104 @@
+"""What a recipe reads, with absolute paths and every choice of the machine made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from understudy.data.documents import is_pattern
+from understudy.errors import RecipeError
+from understudy.recipe.recipe import Recipe
+from understudy.training.precision import hardware_precision
+
+
+def input_paths(recipe: Recipe) -> list[str]:
+    """Paths and hub names of everything that a recipe reads."""
+    data, student, augment = recipe.data, recipe.student, recipe.augment
+    named = [
+        recipe.model,
+        recipe.teacher,
+        student.model,
+        student.source,
+        *(data.source, data.train, data.dev, data.test, data.augmented),
+        *((augment.model, augment.vectors, augment.vector_words) if augment is not None else ()),
+        recipe.finetune.model if recipe.finetune is not None else None,
+        recipe.soft_labels.predictions if recipe.soft_labels is not None else None,
+        recipe.corpus.tokenizer if recipe.corpus is not None else None,
+        recipe.general.corpus if recipe.general is not None else None,
+    ]
+    return [name for name in named if name is not None]
+
+
+def refuse_other_stages(recipe: Recipe) -> None:
+    """A stage that trains does nothing but that."""
+    if recipe.augment is not None:
+        raise RecipeError(
+            "augment has no effect here. Run understudy augment first, and give its folder as "
+            "data.augmented; or understudy run, which does it all."
+        )
+    for name in ("finetune", "export"):
+        if getattr(recipe, name) is not None:
+            raise RecipeError(
+                f"{name} has no effect here: understudy run reads it. Run that, or leave it out."
+            )
+
+
+def resolve_paths(recipe: Recipe) -> Recipe:
+    """Paths made absolute, so that a saved recipe works from any folder; hub names stay."""
+
+    def absolute(value: str | None) -> str | None:
+        path = Path(value).expanduser() if value is not None else None
+        return str(path.resolve()) if path is not None and path.exists() else value
+
+    names = ("source", "train", "dev", "test", "augmented")
+    places = {name: absolute(getattr(recipe.data, name)) for name in names}
+    return recipe.model_copy(
+        update={
+            "model": absolute(recipe.model),
+            "teacher": absolute(recipe.teacher),
+            "student": recipe.student.model_copy(
+                update={
+                    "model": absolute(recipe.student.model),
+                    "source": absolute(recipe.student.source),
+                }
+            ),
+            "augment": recipe.augment
+            and recipe.augment.model_copy(
+                update={
+                    name: absolute(getattr(recipe.augment, name))
+                    for name in ("model", "vectors", "vector_words", "stop_words")
+                }
+            ),
+            "finetune": recipe.finetune
+            and recipe.finetune.model_copy(update={"model": absolute(recipe.finetune.model)}),
+            "soft_labels": recipe.soft_labels
+            and recipe.soft_labels.model_copy(
+                update={"predictions": absolute(recipe.soft_labels.predictions)}
+            ),
+            "data": recipe.data.model_copy(update=places),
+            "corpus": recipe.corpus
+            and recipe.corpus.model_copy(
+                update={
+                    "sources": recipe.corpus.sources
+                    and [_absolute_pattern(str(absolute(source))) for source in recipe.corpus.sources],
+                    "tokenizer": absolute(recipe.corpus.tokenizer),
+                }
+            ),
+            "general": recipe.general
+            and recipe.general.model_copy(update={"corpus": absolute(recipe.general.corpus)}),
+        }
+    )
+
+
+def _absolute_pattern(source: str) -> str:
+    is_local = "://" not in source and is_pattern(source)
+    return str(Path(source).expanduser().absolute()) if is_local else source
+
+
+def with_precision(recipe: Recipe) -> Recipe:
+    """The recipe with the precision of its masked language model decided."""
+    settings = recipe.augment
+    assert settings is not None
+    if settings.bf16 is not None:
+        return recipe
+    name = hardware_precision().name if recipe.precision == "auto" else recipe.precision
+    return recipe.model_copy(update={"augment": settings.model_copy(update={"bf16": name == "bf16"})})

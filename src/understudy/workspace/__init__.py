@@ -1,0 +1,1 @@
+"""Output folders: names, hashes, recipe.yaml, result.json, what may be resumed."""

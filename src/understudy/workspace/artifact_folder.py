@@ -1,0 +1,67 @@
+"""An artifact's folder: replaced as a whole, and its card written again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from understudy.artifacts.artifact import ARTIFACT, read_artifact
+from understudy.artifacts.card import write_card
+from understudy.files import write_atomically
+from understudy.kinds import get_rows
+from understudy.models.student import student_inside
+from understudy.workspace.origin import find_origin
+
+CARD = "README.md"
+
+
+def replace_artifact(folder: Path, made: Path) -> None:
+    """Put a finished artifact in the place of another, whose files are removed and no others."""
+    if (folder / ARTIFACT).is_file():
+        old = json.loads((folder / ARTIFACT).read_text("utf-8"))
+        for name in (ARTIFACT, CARD, *old.get("files", ())):
+            if (folder / name).resolve().is_relative_to(folder.resolve()):
+                (folder / name).unlink(missing_ok=True)
+        for inner in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
+            if not any(inner.iterdir()):
+                inner.rmdir()
+    if not folder.exists() or not any(folder.iterdir()):
+        shutil.rmtree(folder, ignore_errors=True)
+        made.replace(folder)
+        return
+    # Somebody's files are there too: ours go in among them, and the one that says "finished" last.
+    for file in sorted(made.rglob("*"), key=lambda path: path.name == ARTIFACT):
+        if file.is_file():
+            target = folder / file.relative_to(made)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            file.replace(target)
+
+
+def speed_content(timed: Mapping[str, Any], teacher: str | None = None) -> dict[str, Any]:
+    """What a card says of a bench: the times of each form, and of the teacher where one took part."""
+    forms = {name: model["form"] for name, model in timed["models"].items()}
+    if teacher is not None:
+        forms[teacher] = f"teacher, {forms[teacher]}"
+    rows = [{**row, "form": forms[row["model"]]} for row in timed["rows"]]
+    for row in rows:
+        del row["model"]
+    return {"machine": timed["machine"], "rows": rows}
+
+
+def add_speed_to_card(folder: Path, student: str | Path, timed: Mapping[str, Any]) -> None:
+    """Write an artifact's card again with times that were measured after the export, beside other models.
+
+    Args:
+        student: what was exported.
+        timed: the content of a bench of the teacher, the student and the artifact.
+    """
+    artifact = read_artifact(folder)
+    artifact = replace(
+        artifact, details={**artifact.details, "speed": speed_content(timed, next(iter(timed["models"])))}
+    )
+    origin = find_origin(str(student), str(student_inside(student)))
+    write_atomically(folder / CARD, write_card(artifact, origin, get_rows(artifact.kind)))

@@ -1,0 +1,120 @@
+"""Output folders: what lies where in them, and which may be continued or replaced."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from understudy.data.sources import AUGMENTED_ROWS
+from understudy.errors import OutputError
+from understudy.files import write_atomically
+from understudy.models.student import STUDENT
+from understudy.recipe.load import apply_settings
+from understudy.recipe.recipe import Recipe
+from understudy.recipe.resolve import input_paths
+
+RESULT = "result.json"
+
+
+OUTCOMES = "outcomes.npz"  # of every row, beside a distillation's result.json
+
+
+TRAINING_FOLDER = "training"  # checkpoints and tracker logs, beside the model
+
+
+RECIPE = "recipe.yaml"
+
+
+# And its stages.
+INTERMEDIATE, PREDICTION, SOFT_LABELS, PATIENT = "intermediate", "prediction", "soft-labels", "patient"
+
+
+STAGES = (INTERMEDIATE, PREDICTION, SOFT_LABELS, PATIENT)
+
+
+INPUTS = "inputs.json"
+
+
+# The folders of a whole run.
+TEACHER, AUGMENTED, DISTILLED, EVALUATION = "teacher", "augmented", "distilled", "evaluation"
+
+
+ARTIFACT_FOLDER, BENCH = "artifact", "bench"
+
+
+def check_is_folder(output_dir: Path) -> None:
+    """Refuse a file, and what would lie below one."""
+    there = next(path for path in (output_dir, *output_dir.parents) if path.exists())
+    if not there.is_dir():
+        raise OutputError(f"--output-dir must be a folder; {there} is a file.")
+
+
+def check_output(
+    output_dir: Path, recipe: Recipe, *, overwrite: bool, may_differ: Sequence[str] = ()
+) -> None:
+    """Refuse a folder that is neither new nor the same run to be continued. Nothing is written yet.
+
+    Args:
+        may_differ: dotted keys that a run may be continued with other values of.
+    """
+    check_is_folder(output_dir)
+    check_apart(output_dir, input_paths(recipe))
+    if (output_dir / RESULT).exists() and not overwrite:
+        raise OutputError(
+            f"{output_dir} holds a finished run. Use --overwrite to replace it, or another --output-dir."
+        )
+    saved = output_dir / RECIPE
+    if saved.exists() and not overwrite and not _same(saved.read_text("utf-8"), recipe, may_differ):
+        raise OutputError(
+            f"{output_dir} holds an unfinished run of another recipe (see {saved}). Use --overwrite to "
+            "start anew, or another --output-dir."
+        )
+    is_ours = saved.exists() or (output_dir / RESULT).exists()
+    if output_dir.is_dir() and not is_ours and any(output_dir.iterdir()):
+        # Not even with --overwrite: it would remove files that no command of ours has written.
+        raise OutputError(f"{output_dir} is not empty and not a run of ours. Use another --output-dir.")
+
+
+def check_apart(output_dir: Path, inputs: Iterable[str | Path]) -> None:
+    """Refuse an output folder that contains what the command reads."""
+    for given in inputs:
+        path = Path(given).expanduser().resolve()
+        if path.exists() and path.is_relative_to(output_dir.expanduser().resolve()):
+            raise OutputError(
+                f"--output-dir {output_dir} contains {given}, which this command reads. Use another "
+                "--output-dir."
+            )
+
+
+def _same(saved: str, recipe: Recipe, may_differ: Sequence[str]) -> bool:
+    left_out = dict.fromkeys(may_differ)
+    values = [yaml.safe_load(text) for text in (saved, recipe.to_yaml())]
+    first, second = (apply_settings(value, left_out) for value in values)
+    return first == second
+
+
+def start_output(output_dir: Path, recipe: Recipe, hashes: Mapping[str, str], *, overwrite: bool) -> None:
+    """Make the folder and write down what the run is made of; a run on other inputs is not continued."""
+    inputs = json.dumps(hashes, indent=2) + "\n"
+    saved = output_dir / INPUTS
+    if saved.exists() and not overwrite and saved.read_text("utf-8") != inputs:
+        raise OutputError(
+            f"{output_dir} holds an unfinished run on other data or another model than there are now (see "
+            f"{saved}). Use --overwrite to start anew, or another --output-dir."
+        )
+    if overwrite:
+        (output_dir / RESULT).unlink(missing_ok=True)
+        for name in (TRAINING_FOLDER, STUDENT, AUGMENTED_ROWS, *STAGES):
+            shutil.rmtree(output_dir / name, ignore_errors=True)
+    try:
+        output_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"{output_dir} cannot be made: {error.strerror}. Use another --output-dir."
+        ) from None
+    write_atomically(output_dir / RECIPE, recipe.to_yaml())
+    write_atomically(saved, inputs)

@@ -1,0 +1,65 @@
+"""Where a student comes from, as far as the folders around it tell."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from understudy.artifacts.card import Origin
+from understudy.models.student import STUDENT
+from understudy.recipe.load import load_recipe
+from understudy.recipe.recipe import Recipe
+from understudy.workspace.folders import DISTILLED, RESULT
+from understudy.workspace.recipes import saved_recipe
+
+
+def find_origin(student: str, model: str) -> Origin:
+    """What the run that made a student left beside it."""
+    saved = saved_recipe(model)
+    name = _title(Path(student).resolve()) if Path(student).is_dir() else student
+    if saved is None or not saved.with_name(RESULT).is_file():
+        return Origin(name)
+    recipe = load_recipe(saved)
+    result = json.loads(saved.with_name(RESULT).read_text("utf-8"))
+    origin = Origin(name, data=_shown(recipe.data.source or recipe.data.train), recipe=_without_paths(recipe))
+    if result["stage"] != "distill":
+        return origin
+    return replace(
+        origin,
+        teacher=_teacher_name(recipe.teacher),
+        method=result["method"],
+        teacher_scores=result.get("against", {}).get("scores", {}),
+        teacher_parameters=result["parameters"].get("teacher"),
+    )
+
+
+def _title(folder: Path) -> str:
+    """What a student is called: its folder's name, or the run's where that says no more than what it is."""
+    return folder.parent.name if folder.name in (DISTILLED, STUDENT) else folder.name
+
+
+def _teacher_name(teacher: str | None) -> str | None:
+    """The encoder that became the teacher, where it is known; else the teacher's own name."""
+    saved = saved_recipe(teacher) if teacher is not None else None
+    encoder = load_recipe(saved).model if saved is not None else None
+    return f"{_shown(encoder)}, fine-tuned" if encoder is not None else _shown(teacher)
+
+
+def _shown(name: str | None) -> str | None:
+    """A hub name as it is; of a path its last part, for the rest is somebody's machine."""
+    return Path(name).name if name is not None and Path(name).is_absolute() else name
+
+
+def _without_paths(recipe: Recipe) -> str:
+    def shorten(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: shorten(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [shorten(one) for one in value]
+        return _shown(value) if isinstance(value, str) else value
+
+    return yaml.safe_dump(shorten(yaml.safe_load(recipe.to_yaml())), sort_keys=False, allow_unicode=True)

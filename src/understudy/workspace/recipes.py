@@ -1,0 +1,58 @@
+"""The recipe that a model was made by, found beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from understudy.errors import RecipeError
+from understudy.models.student import STUDENT
+from understudy.recipe.load import apply_settings, load_recipe
+from understudy.recipe.recipe import Recipe
+from understudy.workspace.folders import RECIPE
+
+
+def saved_recipe(model: str | Path) -> Path | None:
+    """In a model's folder, or above a student's, which is an ordinary model and nothing else."""
+    folder = Path(model).expanduser()
+    places = [folder / RECIPE] + ([folder.resolve().parent / RECIPE] if folder.name == STUDENT else [])
+    return next((place for place in places if place.is_file()), None)
+
+
+def why_no_recipe(model: str | Path) -> str:
+    """What is said of a model where `saved_recipe` finds none."""
+    is_folder = Path(model).expanduser().is_dir()
+    return f"{model} has no {RECIPE} that would tell it" if is_folder else f"{model} is not a folder here"
+
+
+def evaluation_recipe(
+    model: str | Path,
+    *,
+    task: str | None,
+    data: str | Path | None,
+    recipe: str | Path | None,
+    settings: Sequence[str] | Mapping[str, Any],
+) -> Recipe:
+    """The recipe given, else the one saved beside the model, else one of task and data alone."""
+    saved = saved_recipe(model)
+    if recipe is None and task is None and saved is not None:
+        recipe = saved
+    if recipe is not None:
+        values = load_recipe(recipe).model_dump(exclude_defaults=True)
+    elif task is not None:
+        values = {"task": task}
+    else:
+        raise RecipeError(f"--task must be given, e.g. --task mrpc: {why_no_recipe(model)}.")
+    if data is not None:
+        values["data"] = {
+            **{
+                key: value
+                for key, value in values.get("data", {}).items()
+                if key not in ("source", "train", "dev", "test")
+            },
+            "source": str(data),
+        }
+    if task is not None:
+        values["task"] = task
+    return Recipe.from_mapping(apply_settings(values, settings))

@@ -1,0 +1,82 @@
+"""What every stage leaves behind: result.json and recipe.yaml, written last and whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.data.load import TaskData
+from understudy.errors import OutputError
+from understudy.evaluation.score import Score
+from understudy.files import write_atomically
+from understudy.workspace.folders import OUTCOMES, RESULT
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """A finished stage: its folder (where it has one) and the content of its result.json."""
+
+    output_dir: Path | None
+    content: dict[str, Any]
+
+    @property
+    def scores(self) -> dict[str, dict[str, float]]:
+        """Split to metric to value."""
+        return {
+            split: {name: figure["value"] for name, figure in metrics.items()}
+            for split, metrics in self.content["scores"].items()
+        }
+
+
+def write_result(output_dir: Path, content: Mapping[str, Any]) -> None:
+    """result.json: its presence says that the stage is finished."""
+    write_atomically(
+        output_dir / RESULT, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    )
+
+
+def write_outcomes(output_dir: Path, scores: Mapping[str, Mapping[str, Score]]) -> None:
+    """Save what every row came to, so that runs can be compared row by row later."""
+    arrays = {
+        f"{who}/{split}": score.predictions.outcomes
+        for who, splits in scores.items()
+        for split, score in splits.items()
+    }
+
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+    write_atomically(output_dir / OUTCOMES, write)
+
+
+def read_outcomes(output_dir: Path, who: str, split: str) -> NDArray[np.float64]:
+    """Read the outcomes of `student` or `teacher` on a split."""
+    file = output_dir / OUTCOMES
+    if not file.is_file():
+        raise OutputError(f"{output_dir} has no {OUTCOMES}: an older version made it. Make it again.")
+    with np.load(file) as arrays:
+        found: NDArray[np.float64] = arrays[f"{who}/{split}"]
+        return found
+
+
+def data_content(data: TaskData) -> dict[str, Any]:
+    """The part of result.json that says what was read."""
+    return {
+        "labels": data.labels,
+        "columns": dict(data.columns),
+        "counts": {
+            split: {
+                "rows": report.num_kept if report.num_used is None else report.num_used,
+                "dropped": report.num_bad,
+                **({"problems": report.problems} if report.problems else {}),
+            }
+            for split, report in data.reports.items()
+        },
+    }

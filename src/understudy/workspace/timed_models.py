@@ -1,0 +1,131 @@
+"""Models on disk that can be timed: folders in torch, artifacts in each of their forms."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from understudy.artifacts.artifact import ARTIFACT, read_artifact
+from understudy.artifacts.onnx import input_names
+from understudy.errors import ModelError, RecipeError
+from understudy.kinds import get_kind, kind_names
+from understudy.models.pretrained import (
+    has_head_for,
+    load_config,
+    load_tokenizer,
+    local_folder,
+)
+from understudy.models.student import student_inside
+from understudy.timing.measure import Candidate
+from understudy.workspace.folders import RESULT
+from understudy.workspace.recipes import saved_recipe
+from understudy.workspace.runners import open_artifact, open_folder
+
+
+@dataclass(frozen=True)
+class TimedModel:
+    """A candidate, and what is known of it without running it.
+
+    Attributes:
+        bytes: of its weights on disk.
+        scores: metric to value, on the first development set; empty where nobody scored it.
+    """
+
+    candidate: Candidate
+    folder: str
+    form: str
+    bytes: int
+    parameters: int
+    config: Any
+    scores: dict[str, float]
+    task: str | None
+
+
+def find_models(model: str) -> list[TimedModel]:
+    """A folder's model, or those of an artifact."""
+    if Path(model).suffix == ".json" or _is_bench(Path(model) / RESULT):
+        raise RecipeError(
+            f"{model} holds figures of another run. Machines and moments differ: give the models themselves, "
+            "and they are measured together."
+        )
+    folder, _, form = model.partition(":") if not Path(model).exists() else (model, "", "")
+    if (Path(folder) / ARTIFACT).is_file():
+        return _forms(folder, form or None)
+    if form:
+        raise ModelError(f"{folder} is no artifact, so that it has no {form!r}. Export it first.")
+    return [_torch_model(local_folder(str(student_inside(folder))), folder)]
+
+
+def _is_bench(result: Path) -> bool:
+    return result.is_file() and json.loads(result.read_text("utf-8")).get("stage") == "bench"
+
+
+def _forms(folder: str, form: str | None) -> list[TimedModel]:
+    artifact = read_artifact(Path(folder))
+    config = load_config(folder)
+    if form is not None:
+        artifact.choose(form)
+    made = []
+    for name, model in artifact.models.items():
+        if form not in (None, name):
+            continue
+        candidate = Candidate(
+            f"{folder}:{name}",
+            functools.partial(open_artifact, folder, name),
+            [one for one in artifact.inputs if one != "attention_mask"],
+            config.vocab_size,
+        )
+        made.append(
+            TimedModel(
+                candidate,
+                folder,
+                f"{name} ({model.engine})",
+                model.bytes,
+                artifact.parameters,
+                config,
+                first_scores(model.scores),
+                artifact.task,
+            )
+        )
+    return made
+
+
+def _torch_model(folder: str, shown: str) -> TimedModel:
+    import torch
+    import transformers
+
+    config = load_config(folder)
+    found = [kind for kind in map(get_kind, kind_names()) if has_head_for(config, kind)]
+    auto_class, kind_name = (found[0].auto_class, found[0].name) if found else ("AutoModel", None)
+    with torch.device("meta"):
+        model = getattr(transformers, auto_class).from_config(config)
+    names = input_names(model, load_tokenizer(folder).model_input_names)
+    candidate = Candidate(
+        shown,
+        functools.partial(open_folder, folder, auto_class, kind_name),
+        [name for name in names if name != "attention_mask"],
+        config.vocab_size,
+    )
+    saved = saved_recipe(folder)
+    result = json.loads(saved.with_name(RESULT).read_text("utf-8")) if saved is not None else {}
+    weights = list(Path(folder).glob("*.safetensors")) or list(Path(folder).glob("*.bin"))
+    return TimedModel(
+        candidate,
+        folder,
+        "fp32 (torch)",
+        sum(file.stat().st_size for file in weights),
+        model.num_parameters(),
+        config,
+        first_scores(result.get("scores", {})),
+        result.get("task"),
+    )
+
+
+def first_scores(scores: Any) -> dict[str, float]:
+    """Metric to value on the first split."""
+    for metrics in scores.values():
+        return {name: figure["value"] for name, figure in metrics.items()}
+    return {}
