@@ -23,7 +23,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import set_seed
-from understudy.training.intermediate import intermediate_terms
 
 from understudy.data.encode import Collator, encode
 from understudy.data.load import load_data
@@ -33,9 +32,9 @@ from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_tokenizer
 from understudy.models.student import StudentSettings, load_student
 from understudy.models.teacher import cast_linears, load_teacher
-from understudy.objectives.compose import weighted_sum
 from understudy.recipe.distillation import IntermediateSettings
 from understudy.training.cpu import tune_cpu
+from understudy.training.model import read_model
 from understudy.training.order import length_grouped_order
 
 BATCH, TURN = 32, 5
@@ -131,19 +130,18 @@ class Step:
             settings, str(teacher_folder), task, labels, sample=lambda: (), dropout=0.0, attention="eager"
         )
         teacher = load_teacher(str(teacher_folder), task, labels)
-        self.model, layers = match(student, teacher, IntermediateSettings())
+        self.model, self.layers = match(student, teacher, IntermediateSettings())
         cast_linears(teacher, torch.bfloat16)
-        self.terms = intermediate_terms(teacher, layers, weights={}, precision=torch.bfloat16)
+        self.teacher = teacher
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
         self.model.train()
 
     def __call__(self, batch: dict[str, Tensor]) -> None:
-        def forward(**inputs: Tensor) -> Any:
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                return self.model(**inputs)
-
-        loss = weighted_sum(self.terms(forward, batch), {}).mean()
-        loss.backward()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            with torch.no_grad():
+                shown = read_model(self.teacher, batch, self.layers, self.model.objectives)
+            terms = self.model(batch, shown)
+        self.model.objectives.total(terms).mean().backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()

@@ -25,7 +25,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import TrainerCallback, set_seed
-from understudy.training.intermediate import intermediate_terms
 
 from understudy.data.encode import Collator, encode
 from understudy.data.load import load_data
@@ -93,11 +92,11 @@ def main() -> None:
         turns = InTurns(flat, batches)
         trainer = DistillationTrainer(
             model,
-            arguments,
-            data_collator=Collator(tokenizer, keep_row=True),
+            teacher,
+            args=arguments,
             train_dataset=rows,
-            terms=intermediate_terms(teacher, layers, weights={}, precision=torch.bfloat16),
-            weights={},
+            processing_class=tokenizer,
+            teacher_layers=layers,
             callbacks=[turns],
         )
         trainer.train()

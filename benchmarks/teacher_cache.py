@@ -52,7 +52,6 @@ def main() -> None:
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     import torch
     from transformers import set_seed
-    from understudy.training.prediction import patient_terms
 
     from understudy.data.encode import Collator
     from understudy.distillation.rows import prepare
@@ -63,6 +62,8 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from understudy.recipe.load import load_recipe
     from understudy.training.arguments import build_arguments
     from understudy.training.cpu import tune_cpu
+    from understudy.training.model import match_models
+    from understudy.training.objectives import PatientObjectives
     from understudy.training.trainer import DistillationTrainer
     from understudy.workspace.hashes import hash_model
 
@@ -125,20 +126,17 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     def train(values: Mapping[str, float], *, cached: bool) -> float:
         set_seed(1)
         student, _ = load_student(recipe.student, teacher_name, prepared.task, labels, sample=lambda: ())
-        own = patient_terms(
-            prepared.task.kind,
-            temperature=values["temperature"],
-            squared=True,
-            student_layers=tuple(range(1, len(taught) + 1)),
-            normalized=True,
+        objectives = PatientObjectives(
+            prepared.task.kind, taught, beta=values["beta"], temperature=values["temperature"]
         )
+        model, layers = match_models(student, None, objectives, teacher_config=config)
         trainer = DistillationTrainer(
-            student,
-            arguments,
+            model,
+            None if cached else teacher,
+            args=arguments,
             data_collator=Collator(prepared.tokenizer, keep_row=True, state_size=config.hidden_size),
             train_dataset=answered if cached else chosen,
-            terms=own if cached else asking(teacher, taught, own),
-            weights={"labels": 0.5, "soft_labels": 0.5, "patient": values["beta"] / len(taught)},
+            teacher_layers=layers,
         )
         started = time.perf_counter()
         trainer.train()
@@ -178,23 +176,6 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "machine": machine(),
         "commit": git_commit(),
     }
-
-
-def asking(teacher: Any, layers: tuple[int, ...], own: Any) -> Any:
-    """Terms that ask the teacher about every batch, in bf16 as the cache was filled."""
-    import torch
-
-    from understudy.data.encode import ENCODER_INPUTS, TEACHER, TEACHER_STATES
-
-    def terms(model: Any, batch: Mapping[str, Any]) -> Any:
-        inputs = {name: value for name, value in batch.items() if name in ENCODER_INPUTS}
-        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-            output = teacher(**inputs, output_hidden_states=True)
-        states = torch.stack([output["hidden_states"][layer][:, 0] for layer in layers], dim=1)
-        answers = {TEACHER + "logits": output["logits"].float(), TEACHER_STATES: states.float()}
-        return own(model, {**batch, **answers})
-
-    return terms
 
 
 if __name__ == "__main__":

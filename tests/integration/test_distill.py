@@ -459,7 +459,7 @@ def test_two_processes_share_what_a_teacher_said(teacher: Path, tmp_path: Path) 
         assert process.returncode == 0, said.decode()
     assert same_weights(tmp_path / "one", tmp_path / "other")
     (folder,) = cache_folder().glob("teacher-*")
-    assert len(list(folder.glob("*.parquet"))) == len(list(folder.glob("*.arrow"))) == 1
+    assert len(list(folder.glob("predictions-*.arrow"))) == len(list(folder.glob("states-*.arrow"))) == 1
     assert not list(folder.glob("*.writing"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(teacher_cache, "_fill", None)  # nothing is computed again

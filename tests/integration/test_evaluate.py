@@ -83,7 +83,7 @@ def test_a_result_is_not_overwritten(teachers: tuple[Path, Path]) -> None:
 def test_a_classifier_is_no_regression(teachers: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("text,label\ngood film,1.5\n", "utf-8")
     settings = {"data.dev": str(tmp_path / "new.csv"), "data.train": None}
-    with pytest.raises(ModelError, match="a head of 2 labels, and regression needs one"):
+    with pytest.raises(ModelError, match="a head of 2 labels, and a number needs one"):
         understudy.evaluate(teachers[0], task="regression", settings=settings)
 
 

@@ -87,7 +87,7 @@ def augment_from_recipe(
     data = load_data(recipe.task_definition, recipe.data, ["train"])
     announce(data)
     assert recipe.augment is not None
-    maker = ShardMaker(recipe.augment, recipe.task_definition.kind, data, recipe.seed)
+    maker = ShardMaker(recipe.augment, recipe.task_definition.kind, data, recipe.seed, ROWS_PER_SHARD)
     hashes = {"model": hash_model(settings.model), **data.hashes}
     for name in (settings.vectors, settings.vector_words):
         if name is not None:

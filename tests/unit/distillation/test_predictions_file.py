@@ -164,8 +164,8 @@ def test_what_a_file_cannot_stand_for(values: dict[str, str], message: str) -> N
 
 def test_without_a_teacher_the_tokenizer_is_the_students() -> None:
     recipe = {"task": "sst2", "method": "soft-labels", "soft_labels": {"predictions": "f.parquet"}}
-    assert Recipe.from_mapping(recipe | {"student": {"model": "m"}}).reader == "m"
+    assert Recipe.from_mapping(recipe | {"student": {"model": "m"}}).tokenizer_model == "m"
     with pytest.raises(
         RecipeError, match=r"--student, or the one to cut a smaller student from with --set student\.source="
     ):
-        _ = Recipe.from_mapping(recipe).reader
+        _ = Recipe.from_mapping(recipe).tokenizer_model
