@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kinds import EXAMPLES
@@ -14,6 +13,7 @@ from teaching import TRAIN, method_settings, train_teacher
 
 import understudy
 from understudy.errors import RecipeError
+from understudy.workspace.results import PlanResult
 
 CLASSIFICATION = EXAMPLES["classification"]
 
@@ -23,8 +23,8 @@ def teacher(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_teacher(encoder, "classification", tmp_path_factory.mktemp("plan"))
 
 
-def names(content: dict[str, Any]) -> list[str]:
-    return [part["name"] for part in content["parts"]]
+def names(planned: PlanResult) -> list[str]:
+    return [part["name"] for part in planned.content["parts"]]
 
 
 def test_steps_tokens_and_disk_of_general_distillation_are_the_runs(encoder: Path, tmp_path: Path) -> None:
@@ -33,8 +33,8 @@ def test_steps_tokens_and_disk_of_general_distillation_are_the_runs(encoder: Pat
     corpus = {**settings, "corpus.sources": [str(tmp_path / "a.txt")], "corpus.tokenizer": str(encoder)}
     planned_corpus = understudy.plan("corpus", settings=corpus, seconds=1)
     made = understudy.corpus([], output_dir=tmp_path / "corpus", settings=corpus).content["corpus"]
-    assert planned_corpus["tokens"] == pytest.approx(sum(made["tokens"].values()), rel=0.01)
-    assert planned_corpus["disk"]["when done"] == pytest.approx(made["bytes"], rel=0.2)
+    assert planned_corpus.num_tokens == pytest.approx(sum(made["tokens"].values()), rel=0.01)
+    assert planned_corpus.disk["when done"] == pytest.approx(made["bytes"], rel=0.2)
     recipe = {
         "teacher": str(encoder),
         "student": {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2},
@@ -43,14 +43,18 @@ def test_steps_tokens_and_disk_of_general_distillation_are_the_runs(encoder: Pat
     }
     planned = understudy.plan("general-tinybert", settings=recipe, seconds=1)
     done = understudy.general(output_dir=tmp_path / "out", settings=recipe).content
-    assert planned["steps"] == done["steps"]
-    assert planned["tokens"] == pytest.approx(done["tokens"], rel=1e-3)
+    assert planned.steps == done["steps"]
+    assert planned.num_tokens == pytest.approx(done["tokens"], rel=1e-3)
     size = sum(file.stat().st_size for file in (tmp_path / "out" / "student").glob("model*.safetensors"))
-    assert planned["disk"]["when done"] == pytest.approx(size, rel=0.1)
-    assert planned["hours"]["this machine"] > 0
-    assert planned["assumed"]["A100"] == {"precision": "fp32", "flop_per_second": 19.5e12, "share": 0.4}
-    assert planned["hours"]["A100"] == pytest.approx(planned["flop"] / (19.5e12 * 0.4) / 3600, rel=1e-9)
-    assert planned["memory"]["measured"] > planned["memory"]["weights"] > 0
+    assert planned.disk["when done"] == pytest.approx(size, rel=0.1)
+    assert planned.hours["this machine"] > 0
+    assert planned.content["assumed"]["A100"] == {
+        "precision": "fp32",
+        "flop_per_second": 19.5e12,
+        "share": 0.4,
+    }
+    assert planned.hours["A100"] == pytest.approx(planned.flop / (19.5e12 * 0.4) / 3600, rel=1e-9)
+    assert planned.memory["measured"] > planned.memory["weights"] > 0
 
 
 def test_every_method_has_its_parts(teacher: Path, tmp_path: Path) -> None:
@@ -79,8 +83,10 @@ def test_every_method_has_its_parts(teacher: Path, tmp_path: Path) -> None:
         settings={**few, "student.num_hidden_layers": 2},
     )
     soft = understudy.plan(tmp_path / "out" / "recipe.yaml", seconds=1)
-    assert soft["steps"] == 7 == done.content["stages"]["soft-labels"]["steps"]
-    assert {part["name"]: part["seconds"] > 0 for part in soft["parts"]} == dict.fromkeys(names(soft), True)
+    assert soft.steps == 7 == done.content["stages"]["soft-labels"]["steps"]
+    assert {part["name"]: part["seconds"] > 0 for part in soft.content["parts"]} == dict.fromkeys(
+        names(soft), True
+    )
 
 
 def test_fine_tuning_and_augmentation(encoder: Path, tmp_path: Path) -> None:
@@ -88,13 +94,13 @@ def test_fine_tuning_and_augmentation(encoder: Path, tmp_path: Path) -> None:
     settings = {**TRAIN, **files, "training.num_train_epochs": 3, "model": str(encoder)}
     planned = understudy.plan("finetune-classification", settings=settings, seconds=1)
     done = understudy.finetune(task="classification", output_dir=tmp_path / "out", settings=settings)
-    assert planned["steps"] == done.content["steps"]
+    assert planned.steps == done.content["steps"]
     settings = {"augment.model": str(encoder), "augment.variants": 3, "data.train": files["data.train"]}
     planned = understudy.plan("augment-classification", settings=settings, seconds=1)
     assert names(planned) == ["augmentation"]
     understudy.augment(task="classification", output_dir=tmp_path / "more", settings=settings)
     size = sum(file.stat().st_size for file in (tmp_path / "more" / "rows").iterdir())
-    assert planned["disk"]["when done"] == pytest.approx(size, rel=0.2)
+    assert planned.disk["when done"] == pytest.approx(size, rel=0.2)
 
 
 def test_the_command_says_what_is_missing_and_speaks_json(encoder: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from understudy.data.kind import Kind, Row
 from understudy.data.labels import label_names
 from understudy.data.load import TaskData
 from understudy.errors import ModelError
+from understudy.hub import split_revision
 from understudy.models.pretrained import check_max_length, default_device, load_config, load_tokenizer
 
 ROWS_PER_SHARD = 512
@@ -79,7 +80,8 @@ def load_masked_words(settings: AugmentSettings) -> MaskedWords:
             f"augment.model must have a masked language model's head; {settings.model} is {found}. Give the "
             "pretrained model and not a fine-tuned one."
         )
-    model = AutoModelForMaskedLM.from_pretrained(settings.model, dtype=torch.float32)
+    name, revision = split_revision(str(settings.model))
+    model = AutoModelForMaskedLM.from_pretrained(name, revision=revision, dtype=torch.float32)
     return MaskedWords(
         model.to(default_device()),
         tokenizer,

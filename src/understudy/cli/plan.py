@@ -32,7 +32,7 @@ def plan_command(
     from understudy.stages.plan import plan
 
     with people_on_stderr():
-        content = plan(recipe, settings=settings or (), seconds=seconds)
+        content = plan(recipe, settings=settings or (), seconds=seconds).content
         print_plan(content)
     if as_json:
         print(json.dumps(content))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-# What a recipe's header says it is for, and what people read above them.
+# The command that a recipe's header calls, and what people read above such recipes.
 _GROUPS = {
     "run": "Whole runs: understudy run --recipe NAME",
     "ablate": "Ablations: understudy ablate --recipe NAME",
@@ -25,6 +25,7 @@ def recipes_command(
 
     `understudy recipes finetune-mrpc > mine.yaml`
     """
+    from understudy.kinds.papers import EXPERIMENTS
     from understudy.recipe.library import read_shipped, shipped_recipes
 
     if name is not None:
@@ -33,13 +34,22 @@ def recipes_command(
     from rich.console import Console
     from rich.table import Table
 
-    shipped = shipped_recipes()
+    shipped, console = shipped_recipes(), Console(highlight=False)
+    papers = {
+        recipe for recipe in shipped if recipe.rpartition("-")[2] in EXPERIMENTS and "desk" not in recipe
+    }
     for verb, title in _GROUPS.items():
         table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold")
         table.add_column(no_wrap=True, min_width=max(map(len, shipped)))
         table.add_column()
-        # The papers' are many and come last.
-        for recipe, text in sorted(shipped.items(), key=lambda one: one[0].startswith(("tinybert", "pkd"))):
-            if f"understudy {verb} " in text:
-                table.add_row(recipe, text.splitlines()[0].removeprefix("# "))
-        Console().print(table, "")
+        for recipe in sorted(set(shipped) - papers):
+            header = shipped[recipe].splitlines()
+            if any(f"understudy {verb} " in line for line in header):
+                table.add_row(recipe, header[0].removeprefix("# "))
+                if header[1].startswith("# Measured"):
+                    table.add_row("", f"[dim]{header[1].removeprefix('# ')}[/]")
+        console.print(table, "")
+    console.print("The papers' settings by task, not run here", style="bold")
+    for prefix in sorted({recipe.rpartition("-")[0] for recipe in papers}):
+        tasks = [task for task in EXPERIMENTS if f"{prefix}-{task}" in papers]
+        console.print(f"{prefix}-TASK: {', '.join(tasks)}", soft_wrap=True)

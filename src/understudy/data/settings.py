@@ -14,13 +14,14 @@ class DataSettings(BaseModel):
     """Where the rows come from and what happens to bad ones.
 
     Give either `source` (a folder in the task's published layout, or a hub dataset), or `train`,
-    `dev` and `test` files (CSV, TSV, JSONL, Parquet, SQuAD JSON, CoNLL).
+    `dev` and `test` files (CSV, TSV, JSONL, Parquet, SQuAD JSON, CoNLL) or folders that
+    `Dataset.save_to_disk` wrote.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str | None = None
-    """A folder in the task's own layout, or the name of a hub dataset."""
+    """A folder in the task's own layout, or a hub dataset: its name, or `name@revision`."""
     config: str | None = None
     """Configuration of the hub dataset, e.g. `mrpc` of `nyu-mll/glue`."""
     splits: dict[str, str] = {}
@@ -55,7 +56,7 @@ class CorpusSettings(BaseModel):
     tokenizer: str | None = None
     """The teacher's: a folder or a hub name."""
     column: str = "text"
-    """That holds the text, of Parquet and JSON lines."""
+    """The column that holds the text, in Parquet files and JSON lines."""
     max_length: Annotated[int, Field(ge=8)] = 128
     """Tokens of a block, special tokens included."""
     pairs: bool = False

@@ -22,6 +22,7 @@ from understudy.data.settings import DataSettings
 from understudy.data.task import Hub, Task
 from understudy.errors import DataError, RecipeError
 from understudy.files import hash_file
+from understudy.hub import split_revision
 
 SPLITS = ("train", "dev", "test")
 AUGMENTED_ROWS = "rows"  # the folder of augmented rows, beside their result.json
@@ -98,6 +99,8 @@ def find_source(task: Task, settings: DataSettings, split: str) -> Source:
         path = getattr(settings, split, None) if split in SPLITS else None
         if path is None:
             raise RecipeError(f"data.{split} must be given: this needs the {split} split.")
+        if is_saved_dataset(Path(path).expanduser()):
+            return _saved_dataset_source(task, settings, Path(path).expanduser())
         return _file_source(task, settings, Path(path))
     folder = Path(settings.source).expanduser()
     if _is_dataset_copy(task, folder):
@@ -203,12 +206,12 @@ def _folder_source(task: Task, settings: DataSettings, folder: Path, split: str)
 
 
 def _hub_source(task: Task, settings: DataSettings, split: str) -> Source:
-    name = str(settings.source)
+    name, revision = split_revision(str(settings.source))
     hub = task.hub or Hub(name, None, {})
     config = settings.config or (hub.config if hub.dataset == name else None)
     hub_split = settings.splits.get(split) or hub.splits.get(split, split)
     try:
-        dataset = datasets.load_dataset(name, config, split=hub_split)
+        dataset = datasets.load_dataset(name, config, split=hub_split, revision=revision)
     except Exception as error:  # datasets raises a dozen types for what a user sees as one thing
         if Path(name).expanduser().is_dir():
             own = f" {task.name}'s own files would be in {task.folder.name}/." if task.folder else ""
@@ -222,6 +225,32 @@ def _hub_source(task: Task, settings: DataSettings, split: str) -> Source:
     # A copy of the task's own dataset has its columns, another dataset has some of its own.
     usual = hub.columns if set(hub.columns.values()) <= set(dataset.column_names) else {}
     columns = settings.columns or usual
+    return _dataset_source(task, dataset, columns, f"{name} ({hub_split})", dataset._fingerprint)
+
+
+def is_saved_dataset(folder: Path) -> bool:
+    """Whether a folder was written by `Dataset.save_to_disk`."""
+    return (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file()
+
+
+def hash_saved_dataset(folder: Path) -> str:
+    """Hash the rows of a saved dataset, and the types of its columns."""
+    info = json.loads((folder / "dataset_info.json").read_text("utf-8"))
+    digest = hashlib.sha256(json.dumps(info["features"], sort_keys=True).encode())
+    for file in json.loads((folder / "state.json").read_text("utf-8"))["_data_files"]:
+        digest.update(bytes.fromhex(hash_file(folder / file["filename"])))
+    return digest.hexdigest()
+
+
+def _saved_dataset_source(task: Task, settings: DataSettings, folder: Path) -> Source:
+    dataset = datasets.load_from_disk(str(folder))
+    return _dataset_source(task, dataset, settings.columns, str(folder), hash_saved_dataset(folder))
+
+
+def _dataset_source(
+    task: Task, dataset: Any, columns: Mapping[str, str | int], name: str, key: str
+) -> Source:
+    """The rows of a `datasets.Dataset`, with the label names that its features declare."""
     named, guessed = guess_columns(task.kind, columns, dataset.column_names, name)
     label_column = named.get(task.kind.label_field)
     feature = dataset.features.get(label_column)
@@ -234,7 +263,7 @@ def _hub_source(task: Task, settings: DataSettings, split: str) -> Source:
                 values = {**values, label_column: _label_names(values[label_column], labels)}
             yield RawRow(f"row {number}", values)
 
-    return Source(f"{name} ({hub_split})", dataset._fingerprint, rows, named, labels, guessed)
+    return Source(name, key, rows, named, labels, guessed)
 
 
 def _label_names(value: Any, labels: Sequence[str]) -> Any:

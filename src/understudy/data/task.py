@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from understudy.data.kind import Kind
 
@@ -60,6 +60,11 @@ class Task:
     @property
     def auto_class(self) -> str:
         return self.kind.auto_class
+
+    def with_metric(self, name: str) -> Task:
+        """The task with another metric before its own."""
+        self.kind.metric(name)  # refuses an unknown one
+        return replace(self, metrics=(name, *(one for one in self.metrics if one != name)))
 
     @property
     def headline(self) -> str:

@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments, set_seed
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    TrainerCallback,
+    TrainingArguments,
+    set_seed,
+)
 
 from understudy.capture.query_key import prepare_capture
 from understudy.distillation.rows import Prepared, start_student
@@ -42,7 +48,12 @@ HELD_OUT_LOSSES = "held_out.csv"
 
 
 def distill_intermediate(
-    recipe: Recipe, settings: IntermediateSettings, prepared: Prepared, output_dir: Path
+    recipe: Recipe,
+    settings: IntermediateSettings,
+    prepared: Prepared,
+    output_dir: Path,
+    *,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> None:
     """Train a student's encoder into `output_dir/student`; its head stays as it was drawn.
 
@@ -69,6 +80,7 @@ def distill_intermediate(
         padded=recipe.normalization == "padded",
         saved_config=base_config(recipe.student, recipe.teacher),
         load_saved=lambda saved: load_model(saved, prepared.task, prepared.data.labels, fine_tuned=True),
+        callbacks=callbacks,
     )
     if content:
         write_result(output_dir, {"stage": "intermediate", **content})
@@ -98,6 +110,7 @@ def learn_layers(
     saved_config: Any,
     load_saved: Callable[[str], PreTrainedModel],
     num_epochs: float = 1.0,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> dict[str, Any]:
     """Train a student on its teacher's layers, save it to `output_dir/student` with its projections, and
     say what it learnt; nothing in a distributed run's other processes.
@@ -123,6 +136,7 @@ def learn_layers(
         train_dataset=rows.train,
         eval_dataset=rows.held_out,
         processing_class=rows.tokenizer,
+        callbacks=list(callbacks),
         teacher_layers=teacher_layers,
     )
     first = trainer.mean_losses(model, rows.held_out) if arguments.should_save else {}

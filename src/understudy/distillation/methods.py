@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from datasets import Dataset
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, TrainerCallback
 
 from understudy.data.encode import TEACHER_STATES
 from understudy.data.kind import Kind
@@ -44,12 +44,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Distillation:
-    """A distillation: its recipe, its rows, and where it goes."""
+    """A distillation: its recipe, its rows, where it goes, and callbacks for every trainer."""
 
     recipe: Recipe
     prepared: Prepared
     output_dir: Path
     teacher_hash: str | None
+    callbacks: Sequence[TrainerCallback] = ()
 
     @property
     def teacher(self) -> str:
@@ -105,7 +106,7 @@ def _describe_student(recipe: Recipe, student: PreTrainedModel) -> str:
 
 
 def teach(run: Distillation) -> str:
-    """Distillation the recipe's method; the name of the stage that holds the student."""
+    """Distil by the recipe's method, and return the name of the stage that holds the student."""
     return _METHODS[str(run.recipe.method)](run)
 
 
@@ -114,7 +115,13 @@ def _tinybert(run: Distillation) -> str:
     settings = main_block(recipe)
     assert isinstance(settings, PredictionSettings)
     if recipe.intermediate is not None:
-        distill_intermediate(recipe, recipe.intermediate, run.prepared, run.output_dir / INTERMEDIATE)
+        distill_intermediate(
+            recipe,
+            recipe.intermediate,
+            run.prepared,
+            run.output_dir / INTERMEDIATE,
+            callbacks=run.callbacks,
+        )
         if torch.distributed.is_initialized():
             torch.distributed.barrier()  # the first process has saved it
         start = run.output_dir / INTERMEDIATE / STUDENT
@@ -124,6 +131,7 @@ def _tinybert(run: Distillation) -> str:
         settings,
         lambda: with_answers(run, settings),
         lambda chosen: PredictionObjectives(kind, chosen.temperature, padded),
+        callbacks=run.callbacks,
     )
     train_trials(recipe, plan, run.prepared, run.output_dir / PREDICTION, start=start)
     return PREDICTION
@@ -145,6 +153,7 @@ def _soft_labels(run: Distillation, *, layers: tuple[int, ...] = ()) -> str:
         lambda chosen: PatientObjectives(
             kind, alpha=chosen.alpha, temperature=chosen.temperature, squared=chosen.squared
         ),
+        callbacks=run.callbacks,
     )
     train_trials(run.recipe, plan, run.prepared, run.output_dir / SOFT_LABELS, start=None)
     return SOFT_LABELS
@@ -168,6 +177,7 @@ def _patient(run: Distillation) -> str:
         lambda: with_answers(run, settings, teacher_layers),
         lambda chosen: patient_objectives(kind, soft, chosen),
         teacher_config=load_config(run.teacher),
+        callbacks=run.callbacks,
     )
     train_trials(run.recipe, plan, run.prepared, run.output_dir / PATIENT, start=None)
     return PATIENT

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from transformers import PreTrainedModel, TrainingArguments
+from collections.abc import Sequence
+
+from transformers import PreTrainedModel, TrainerCallback, TrainingArguments
 
 from understudy.data.encode import Collator
 from understudy.distillation.rows import Prepared, choose_attention
@@ -23,8 +25,13 @@ def start_model(recipe: Recipe, prepared: Prepared, arguments: TrainingArguments
     )
 
 
-def make_trainer(model: PreTrainedModel, prepared: Prepared, arguments: TrainingArguments) -> OrderedTrainer:
-    """What trains a model on a task's labels; it makes the folder of its logs."""
+def make_trainer(
+    model: PreTrainedModel,
+    prepared: Prepared,
+    arguments: TrainingArguments,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> OrderedTrainer:
+    """Build the trainer that fine-tunes a model on a task's labels."""
     return OrderedTrainer(
         model,
         arguments,
@@ -33,4 +40,5 @@ def make_trainer(model: PreTrainedModel, prepared: Prepared, arguments: Training
         eval_dataset=prepared.first_dev.encoded,
         processing_class=prepared.tokenizer,
         compute_metrics=prepared.first_dev.metrics,
+        callbacks=list(callbacks),
     )

@@ -14,7 +14,7 @@ from typing import Any
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
 from torch import Tensor
-from transformers import PreTrainedModel, TrainingArguments, set_seed
+from transformers import PreTrainedModel, TrainerCallback, TrainingArguments, set_seed
 
 from understudy.data.encode import Collator
 from understudy.distillation.rows import Prepared, choose_attention, start_student
@@ -55,12 +55,14 @@ class TrialPlan:
         train: gives the encoded rows with the teacher's answers; a finished stage needs none.
         objectives: what a trial with these settings learns.
         teacher_config: of the teacher whose states the rows carry, if they do.
+        callbacks: for the trainer of every trial.
     """
 
     settings: TrialSettings
     train: Callable[[], Dataset]
     objectives: Callable[[Any], Objectives]
     teacher_config: Any = None
+    callbacks: Sequence[TrainerCallback] = ()
 
 
 def train_trials(
@@ -150,6 +152,7 @@ def _run_trial(
         eval_dataset=prepared.first_dev.encoded,
         processing_class=prepared.tokenizer,
         compute_metrics=prepared.first_dev.metrics,
+        callbacks=list(plan.callbacks),
         teacher_layers=teacher_layers,
     )
     outcome = train_to_the_end(trainer)

@@ -12,13 +12,18 @@ choice of rows. The definitions are those of scikit-learn, SciPy and seqeval.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import sklearn.metrics
 from numpy.typing import NDArray
 from scipy import stats
 from seqeval.metrics.sequence_labeling import get_entities
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+
+from understudy.errors import RecipeError
 
 Outcomes = NDArray[np.float64]
 Metric = Callable[[Outcomes], float]
@@ -98,6 +103,77 @@ METRICS: Mapping[str, Metric] = {
         accuracy, f1, macro_f1, matthews, pearson, spearman, exact_match, squad_f1, span_f1,
     )
 }  # fmt: skip
+
+
+def own_metric(name: str, allowed: Sequence[str]) -> Metric:
+    """Look up a metric of a kind that has metrics of its own."""
+    if name not in allowed:
+        raise RecipeError(f"metric must be one of {', '.join(allowed)}; got {name!r}.")
+    return METRICS[name]
+
+
+def find_metric(name: str, *, of: str) -> Metric:
+    """Find a metric of one prediction for each row: ours by its name, else a scorer of scikit-learn.
+
+    Args:
+        of: `classes` or `numbers`, which the predictions are.
+
+    >>> round(find_metric("balanced_accuracy", of="classes")(np.array([[0.0, 0], [0, 0], [0, 1]])), 2)
+    0.5
+    """
+    ours = _OF_CLASSES if of == "classes" else _OF_NUMBERS
+    if name in ours:
+        return METRICS[name]
+    allowed = [*ours, *_scorer_names(of)]
+    if name not in allowed:
+        raise RecipeError(f"metric must be one of {', '.join(allowed)}; got {name!r}.")
+    scorer = sklearn.metrics.get_scorer(name)
+    given = _GivenClasses() if of == "classes" else _GivenNumbers()
+
+    def metric(outcomes: Outcomes) -> float:
+        predicted, gold = _labels(outcomes) if of == "classes" else outcomes.T
+        try:
+            with warnings.catch_warnings():
+                # A resampled set may lack a class; scikit-learn's value for it stands.
+                warnings.simplefilter("ignore")
+                return float(scorer(given, predicted.reshape(-1, 1), gold))
+        except ValueError as error:
+            raise RecipeError(f"metric {name} does not fit these labels: {error}") from error
+
+    return metric
+
+
+_OF_CLASSES, _OF_NUMBERS = ("accuracy", "f1", "macro_f1", "matthews"), ("pearson", "spearman")
+
+
+def _scorer_names(of: str) -> list[str]:
+    """Scorers that need predictions and no probabilities."""
+    classes = ("balanced_accuracy", "f1_", "jaccard", "matthews_corrcoef", "precision", "recall")
+    numbers = ("explained_variance", "neg_m", "neg_root", "r2")
+    named = [name for name in sklearn.metrics.get_scorer_names() if not name.endswith("_samples")]
+    return [name for name in named if name.startswith(classes if of == "classes" else numbers)]
+
+
+class _GivenClasses(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Returns its input: scikit-learn's scorers ask a model, and the predictions are there already."""
+
+    classes_ = np.array([0, 1])
+
+    def predict(self, given: NDArray[Any]) -> NDArray[Any]:
+        return given[:, 0]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+class _GivenNumbers(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """The same for numbers."""
+
+    def predict(self, given: NDArray[Any]) -> NDArray[Any]:
+        return given[:, 0]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
 
 
 def counted(metric: Metric) -> Metric:

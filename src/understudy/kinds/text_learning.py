@@ -14,7 +14,7 @@ from understudy.augmentation.examples import Side, change_text, plain_side
 from understudy.augmentation.replace import Variant
 from understudy.data.kind import Kind, Row
 from understudy.data.task import Task
-from understudy.evaluation.metrics import METRICS, Metric
+from understudy.evaluation.metrics import Metric, find_metric
 from understudy.evaluation.outcomes import Predictions, places_of
 from understudy.kinds.texts import TextRows
 
@@ -48,7 +48,7 @@ class TextKind(TextRows, Kind):
         return Predictions(values.tolist(), outcomes, {})
 
     def metric(self, name: str) -> Metric:
-        return METRICS[name]
+        return find_metric(name, of="classes" if self.has_classes else "numbers")
 
     def sides(self, row: Row, stop_words: frozenset[str], *, swap_entities: bool) -> list[Side]:
         names = [name for name in self.inputs if row.get(name) is not None]

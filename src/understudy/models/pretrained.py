@@ -19,16 +19,18 @@ from understudy.data.labels import check_labels, named_labels
 from understudy.data.task import Task
 from understudy.data.tokens import PAD_TO_MULTIPLE_OF
 from understudy.errors import ModelError
+from understudy.hub import split_revision
 from understudy.models.families import num_positions
 
 logger = logging.getLogger(__name__)
 
 
 def load_config(model: str) -> Any:
-    """The config of a model folder or hub name."""
+    """Load the config of a model folder or hub name; `name@revision` names a commit, tag or branch."""
     _check_exists(model)
     try:
-        return AutoConfig.from_pretrained(model)
+        name, revision = split_revision(model)
+        return AutoConfig.from_pretrained(name, revision=revision)
     except (OSError, ValueError) as error:
         raise ModelError(
             f"{model!r} is neither a model's folder here nor a hub name that can be reached: {error}\nGive a "
@@ -40,7 +42,8 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
     """Load the fast tokenizer of a model folder or hub name."""
     _check_exists(model)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model)
+        name, revision = split_revision(model)
+        tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
     except (OSError, ValueError) as error:
         raise ModelError(
             f"{model!r} has no tokenizer that can be loaded: {error}\nSave it beside the model with "
@@ -62,7 +65,9 @@ def local_folder(model: str) -> str:
         return str(Path(model).expanduser())
     _check_exists(model)
     try:
-        return str(snapshot_download(model, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model"]))
+        name, revision = split_revision(model)
+        patterns = ["*.json", "*.safetensors", "*.txt", "*.model"]
+        return str(snapshot_download(name, revision=revision, allow_patterns=patterns))
     except (OSError, ValueError) as error:
         raise ModelError(
             f"{model!r} is neither a model's folder here nor a hub name that can be reached: {error}"
@@ -154,9 +159,10 @@ def load_model(
     set_dropout(config, dropout)
     auto_class = getattr(transformers, task.auto_class)
     options = {"attn_implementation": attention} if attention else {}
+    name, revision = split_revision(model)
     try:
         loaded: PreTrainedModel = auto_class.from_pretrained(
-            model, config=config, dtype=torch.float32, **options
+            name, revision=revision, config=config, dtype=torch.float32, **options
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise ModelError(f"{model!r} cannot be loaded with a {task.kind} head: {error}") from error
@@ -176,8 +182,9 @@ def load_encoder(
     config = load_config(model)
     set_dropout(config, dropout)
     options = {"attn_implementation": attention} if attention else {}
+    name, revision = split_revision(model)
     encoder: PreTrainedModel = transformers.AutoModel.from_pretrained(
-        model, config=config, dtype=torch.float32, **options
+        name, revision=revision, config=config, dtype=torch.float32, **options
     )
     encoder.train(False)
     return encoder

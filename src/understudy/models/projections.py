@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers.utils.hub import cached_file
 
 from understudy.errors import RecipeError
+from understudy.hub import split_revision
 
 # B batch, L tokens, H a student's hidden size, T a teacher's
 
@@ -79,9 +80,11 @@ def saved_projections(student: str | None) -> dict[str, Tensor]:
     """What a saved student learnt its teacher's layers through; nothing where it was saved without."""
     if student is None:
         return {}
+    name, revision = split_revision(student)
     file = cached_file(
-        student,
+        name,
         PROJECTIONS,
+        revision=revision,
         _raise_exceptions_for_gated_repo=False,
         _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False,

@@ -27,7 +27,8 @@ from understudy.stages.distill import distill_from_recipe
 from understudy.workspace.folders import INTERMEDIATE, RECIPE, RESULT
 from understudy.workspace.hashes import hash_model, versions
 from understudy.workspace.recipes import saved_recipe
-from understudy.workspace.result import StageResult, read_outcomes, write_result
+from understudy.workspace.result import read_outcomes, write_result
+from understudy.workspace.results import AblateResult
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ def ablate(
     recipe: str | Path = "desk-ablate",
     seeds: Sequence[int] = (1, 2, 3),
     settings: Sequence[str] | Mapping[str, Any] = (),
-) -> StageResult:
+) -> AblateResult:
     """Run TinyBERT without one of its parts after the other, with several seeds.
 
     The full run is shared by all tables, its intermediate stage by what differs after it, and the teacher's
@@ -61,8 +62,8 @@ def ablate(
         >>> understudy.ablate(                                     # doctest: +SKIP
         ...     ["teachers/mrpc"], tables=["maps"], student="students/general/student",
         ...     output_dir="ablations",
-        ... ).content["tables"]["maps"]["rows"]
-        [{'task': 'mrpc', 'variant': 'TinyBERT', 'mean': …}, …]
+        ... ).rows[0].mean
+        Estimate(value=…, low=…, high=…)
     """
     unknown = sorted(set(tables) - set(ABLATIONS))
     if unknown:
@@ -103,7 +104,7 @@ def ablate(
     for name in tables:
         _draw(content["tables"][name], folder / f"{name}.svg")
     (folder / "table.md").write_text(as_markdown(content), "utf-8")
-    return StageResult(folder, content)
+    return AblateResult(folder, content)
 
 
 def _full_recipe(
@@ -212,8 +213,8 @@ def _table(
         return [outcomes[task, variant, seed] for seed in seeds]
 
     rows, claims = [], []
-    for task in teachers:
-        name = get_task(task).headline
+    for task, scores in teachers.items():
+        name = next(iter(next(iter(scores.values()))))
         metric = get_task(task).kind.metric(name)
         for variant in (FULL, *(one.name for one in ablation.variants)):
             found = runs(task, variant)

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
+
 from understudy.data.load import announce
 from understudy.distillation.recipes import distill_recipe
 from understudy.errors import OutputError, PreflightError, RecipeError
@@ -22,11 +24,9 @@ from understudy.pipeline.messages import show_messages
 from understudy.pipeline.preflight.checks import preflight
 from understudy.pipeline.preflight.planned_run import Finding
 from understudy.pipeline.run_stages import Stage, stages_of
-from understudy.pipeline.student import Distilled
-from understudy.pipeline.summary import (
-    summarize,
-)
-from understudy.recipe.load import build_recipe, load_recipe
+from understudy.pipeline.student import Distilled, student_name
+from understudy.pipeline.summary import summarize
+from understudy.recipe.load import build_recipe, load_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import input_paths, resolve_paths
 from understudy.report.page import REPORT
@@ -39,6 +39,7 @@ from understudy.workspace.folders import (
     check_apart,
     check_is_folder,
 )
+from understudy.workspace.objects import data_settings, model_path
 from understudy.workspace.result import write_result
 
 logger = logging.getLogger(__name__)
@@ -48,14 +49,18 @@ SECONDS = "seconds"
 
 
 def run(
-    model: str | Path | None = None,
+    model: str | Path | PreTrainedModel | None = None,
     *,
     output_dir: str | Path,
-    student: str | None = None,
+    student: str | Path | PreTrainedModel | None = None,
     task: str | None = None,
-    data: str | Path | None = None,
+    data: str | Path | Mapping[str, Any] | None = None,
     recipe: str | Path | None = None,
     settings: Sequence[str] | Mapping[str, Any] = (),
+    metric: str | None = None,
+    processing_class: PreTrainedTokenizerFast | None = None,
+    revision: str | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
     overwrite: bool = False,
 ) -> Distilled:
     """Take a teacher and a dataset to a tested, quantised and documented student.
@@ -65,9 +70,9 @@ def run(
     not made again.
 
     Args:
-        model: a fine-tuned teacher, or an encoder that becomes one; the recipe's where not given.
-        data: a folder in the task's layout, or a hub dataset; files go into `settings`.
-        student, task, recipe, settings: as for `distill`.
+        model: a fine-tuned teacher, or an encoder that becomes one: a folder, a hub name, or a model in
+            memory with its `processing_class`. The recipe's where not given.
+        student, task, data, recipe, settings, metric, revision, callbacks: as for `distill`.
         output_dir: gets a folder for each stage, report.html and result.json.
 
     Example:
@@ -78,8 +83,15 @@ def run(
         'positive'
     """
     with show_messages():
-        built = run_recipe(model, student=student, task=task, data=data, recipe=recipe, settings=settings)
-        return run_from_recipe(built, Path(output_dir), overwrite=overwrite)
+        built = run_recipe(
+            model_path(model, processing_class, revision=revision) if model is not None else None,
+            student=student_name(student, processing_class),
+            task=task,
+            data=None,
+            recipe=recipe,
+            settings=data_settings(data) | without_none({"metric": metric}) | parse_settings(settings),
+        )
+        return run_from_recipe(built, Path(output_dir), overwrite=overwrite, callbacks=callbacks)
 
 
 def run_recipe(
@@ -134,8 +146,14 @@ def run_recipe(
     return Recipe.from_mapping(values)
 
 
-def run_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = False) -> Distilled:
-    """Do all that a recipe says; see `run`."""
+def run_from_recipe(
+    recipe: Recipe,
+    output_dir: Path,
+    *,
+    overwrite: bool = False,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> Distilled:
+    """Run all stages of a recipe; see `run`."""
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
     check_folder(output_dir)
     check_apart(output_dir, input_paths(recipe))
@@ -152,7 +170,7 @@ def run_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = False
     # Each stage would say it again.
     logging.getLogger(announce.__module__).setLevel(logging.WARNING)
     try:
-        seconds = _make_all(list(stages_of(planned)), output_dir)
+        seconds = _make_all(list(stages_of(planned, callbacks)), output_dir)
     finally:
         logging.getLogger(announce.__module__).setLevel(logging.NOTSET)
     content = summarize(recipe, output_dir) | {"seconds": seconds}

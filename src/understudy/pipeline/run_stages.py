@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from transformers import TrainerCallback
 
 from understudy.artifacts.artifact import ARTIFACT
 from understudy.data.sources import dev_splits
@@ -71,8 +72,8 @@ class Stage:
     parts: Mapping[str, Callable[[], Mapping[str, Any]]] = field(default_factory=dict)
 
 
-def stages_of(planned: PlannedRun) -> Iterator[Stage]:
-    """The stages of a run in their order. What each is made of is looked up when its turn comes."""
+def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) -> Iterator[Stage]:
+    """Yield the stages of a run in order. A stage's inputs are looked up when its turn comes."""
     recipe, folder, data = planned.recipe, planned.output_dir, planned.data
     teacher = planned.teacher if planned.fine_tuned else str(folder / TEACHER)
     dev = {split: key for split, key in data.hashes.items() if split != "train"}
@@ -84,7 +85,7 @@ def stages_of(planned: PlannedRun) -> Iterator[Stage]:
             "Fine-tuning the teacher",
             lambda: {"recipe": dump(teacher_recipe), "model": hash_model(planned.teacher), **data.hashes},
             f"{TEACHER}/{RESULT}",
-            lambda: finetune_from_recipe(teacher_recipe, folder / TEACHER),
+            lambda: finetune_from_recipe(teacher_recipe, folder / TEACHER, callbacks=callbacks),
             lambda: scores_line(read(folder / TEACHER)),
         )
     if recipe.augment is not None:
@@ -123,7 +124,7 @@ def stages_of(planned: PlannedRun) -> Iterator[Stage]:
     def distil() -> None:
         if (folder / DISTILLED / RECIPE).exists():  # of other predictions, after the same layers
             write_atomically(folder / DISTILLED / RECIPE, distill_part_recipe.to_yaml())
-        distill_from_recipe(distill_part_recipe, folder / DISTILLED)
+        distill_from_recipe(distill_part_recipe, folder / DISTILLED, callbacks=callbacks)
 
     yield Stage(
         DISTILLED,

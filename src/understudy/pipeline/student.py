@@ -1,4 +1,4 @@
-"""What a distillation returns from Python: figures, and a student that one can call on text."""
+"""`understudy.distill`: it returns the figures, and a student to call on text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
 from understudy.artifacts.artifact import ARTIFACT, Artifact, ExportedModel
 from understudy.artifacts.onnx import TensorModel
@@ -23,15 +24,16 @@ from understudy.models.pretrained import load_config, load_model, load_tokenizer
 from understudy.models.student import STUDENT
 from understudy.pipeline.messages import show_messages
 from understudy.predictor.predictor import Predictor
-from understudy.recipe.load import load_recipe, parse_settings
+from understudy.recipe.load import load_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
 from understudy.stages.distill import distill_from_recipe
 from understudy.workspace.folders import ARTIFACT_FOLDER, RECIPE, RESULT
-from understudy.workspace.result import StageResult
+from understudy.workspace.objects import data_settings, model_path
+from understudy.workspace.results import DistillResult, ModelFigures
 
 
-class Distilled(StageResult):
+class Distilled(DistillResult):
     """A finished distillation. Call it on text.
 
     Example:
@@ -54,6 +56,11 @@ class Distilled(StageResult):
         """The answer to one input, or a list of answers to a list of them; see `Predictor`."""
         return self.predictor(inputs, batch_size=batch_size)
 
+    @property
+    def models(self) -> list[ModelFigures]:
+        """The table of a whole run, the teacher first; empty where nothing was exported and timed."""
+        return [ModelFigures.read(row) for row in self.content.get("models", ())]
+
     def __repr__(self) -> str:
         scores = ", ".join(
             f"{name} {value:.3f}" for metrics in self.scores.values() for name, value in metrics.items()
@@ -62,32 +69,43 @@ class Distilled(StageResult):
 
 
 def distill(
-    teacher: str | Path | None = None,
+    teacher: str | Path | PreTrainedModel | None = None,
     *,
     output_dir: str | Path | None = None,
-    student: str | None = None,
+    student: str | Path | PreTrainedModel | None = None,
     method: str = "tinybert",
     predictions: str | Path | None = None,
     task: str | None = None,
     data: str | Path | Mapping[str, Any] | None = None,
     recipe: str | Path | None = None,
     settings: Sequence[str] | Mapping[str, Any] = (),
+    metric: str | None = None,
+    processing_class: PreTrainedTokenizerFast | None = None,
+    revision: str | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
     overwrite: bool = False,
 ) -> Distilled:
     """Distil a fine-tuned teacher into a small student, score both, and return a student to call.
 
     Args:
-        teacher: a folder or a hub name; one that `finetune` wrote knows its task and data.
-        student: a shape (`tinybert-4l-312d`, `6l-384d`), started as the recipe says, or a saved encoder
-            to start from; the recipe's where not given.
+        teacher: a folder, a hub name, or a model in memory with its `processing_class`. A folder that
+            `finetune` wrote knows its task and data.
+        student: a shape (`tinybert-4l-312d`, `6l-384d`), started as the recipe says, or an encoder to start
+            from: a folder, a hub name or a model in memory. The recipe's where not given.
         method: `tinybert`, intermediate layers and then predictions; `soft-labels`, labels and the
             teacher's predictions; `patient`, these and the first token's states.
         predictions: a Parquet file of what any model said about the training rows, in place of a teacher,
             with method `soft-labels`; see `docs/reference/recipes.md`.
-        data: a folder in the task's layout, a hub dataset, or files: `{"train": "a.csv", "dev": "b.csv"}`.
+        data: a folder in the task's layout, a hub dataset, files (`{"train": "a.csv", "dev": "b.csv"}`), or
+            datasets in memory: a `DatasetDict`, or `{"train": dataset, "dev": dataset}`.
         recipe: a shipped name or a file; `tinybert-TASK`, `pkd-KIND` or `soft-labels-KIND` where not
             given.
         settings: over the recipe, e.g. `{"prediction.temperature": 2}`.
+        metric: the metric that is quoted and chooses the best checkpoint, e.g. `f1` or a scorer of
+            scikit-learn such as `balanced_accuracy`; the task's where not given.
+        processing_class: the tokenizer of a teacher in memory.
+        revision: a commit, tag or branch of a teacher on the hub.
+        callbacks: of transformers' Trainer, for every stage that trains.
         output_dir: gets the student in `student/`, result.json, recipe.yaml and a folder per stage. A
             run that was interrupted there continues. Where not given it is `students/NAME-OF-THE-TEACHER`,
             and a finished run of the same recipe there is not made again.
@@ -99,21 +117,15 @@ def distill(
         >>> student(("A cat sleeps.", "There is a sleeping cat."))  # doctest: +SKIP
         {'label': 'equivalent', 'probabilities': {…}}
     """
-    settings = parse_settings(settings)
-    source: str | Path | None = None
-    if isinstance(data, Mapping):
-        settings = {f"data.{key}": value for key, value in data.items()} | settings
-    else:
-        source = data
     built = distill_recipe(
-        teacher,
-        student=student,
+        model_path(teacher, processing_class, revision=revision) if teacher is not None else None,
+        student=student_name(student, processing_class),
         method=method,
         predictions=predictions,
         task=task,
-        data=source,
+        data=None,
         recipe=recipe,
-        settings=settings,
+        settings=data_settings(data) | without_none({"metric": metric}) | parse_settings(settings),
     )
     folder = (
         Path(output_dir)
@@ -123,8 +135,17 @@ def distill(
     if output_dir is None and not overwrite and (found := _finished(folder, built)) is not None:
         return found
     with show_messages():
-        result = distill_from_recipe(built, folder, overwrite=overwrite)
+        result = distill_from_recipe(built, folder, overwrite=overwrite, callbacks=callbacks)
     return Distilled(result.output_dir, result.content)
+
+
+def student_name(
+    student: str | Path | PreTrainedModel | None, processing_class: PreTrainedTokenizerFast | None
+) -> str | None:
+    """The shape, folder or hub name of a student; one in memory is saved first."""
+    if isinstance(student, PreTrainedModel):
+        return model_path(student, processing_class)
+    return str(student) if student is not None else None
 
 
 def _finished(folder: Path, recipe: Recipe) -> Distilled | None:

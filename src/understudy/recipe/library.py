@@ -1,27 +1,33 @@
-"""The recipes that come with the package, as text: reading them needs nothing heavy."""
+"""The recipes that come with the package, as text. Reading them needs nothing heavy."""
 
 from __future__ import annotations
 
 import difflib
+from functools import cache
 from importlib import resources
 
+import yaml
+
 from understudy.errors import RecipeError
+from understudy.kinds.papers import paper_recipes
 
 _FOLDER = resources.files("understudy") / "recipe" / "shipped"
 
 
+@cache
 def shipped_recipes() -> dict[str, str]:
-    """Name and text of every shipped recipe."""
-    files = sorted(_FOLDER.iterdir(), key=lambda file: file.name)
-    return {
+    """The name and text of every recipe: files in `shipped/`, and the papers' experiments."""
+    files = {
         file.name.removesuffix(".yaml"): file.read_text("utf-8")
-        for file in files
+        for file in _FOLDER.iterdir()
         if file.name.endswith(".yaml")
     }
+    made = paper_recipes(lambda name: yaml.safe_load(files[name]))
+    return dict(sorted((files | made).items()))
 
 
 def read_shipped(name: str) -> str:
-    """The text of one of them."""
+    """The text of a shipped recipe."""
     shipped = shipped_recipes()
     if name in shipped:
         return shipped[name]

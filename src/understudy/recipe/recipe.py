@@ -51,6 +51,9 @@ class Recipe(BaseModel):
     """The fine-tuned model to learn from: a folder or a hub name."""
     student: StudentSettings = StudentSettings()
     data: DataSettings = DataSettings()
+    metric: str | None = None
+    """The metric that is quoted first and chooses the best checkpoint, before the task's own: `f1`,
+    `matthews`, or a scorer of scikit-learn such as `f1_macro` or `balanced_accuracy`."""
     seed: Annotated[int, Field(ge=0)] = 42
     """Of everything random; `training.seed` of a stage wins over it."""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
@@ -94,7 +97,7 @@ class Recipe(BaseModel):
             if recipe.run is None:
                 changed["training"] = _with_precision(changed["training"], recipe.precision)
             if recipe.task is not None:
-                changed["task"] = get_task(recipe.task).name
+                changed["task"] = recipe.task_definition.name
             elif recipe.run not in ("general", "corpus"):
                 raise RecipeError("task must be given, e.g. task: mrpc.")
             for name in (*STAGES, "general", "finetune"):
@@ -118,7 +121,8 @@ class Recipe(BaseModel):
     @property
     def task_definition(self) -> Task:
         assert self.task is not None  # from_mapping and the stages of general text see to it
-        return get_task(self.task)
+        task = get_task(self.task)
+        return task if self.metric is None else task.with_metric(self.metric)
 
     @property
     def max_length(self) -> int:
@@ -156,7 +160,7 @@ _BLOCKS: Mapping[str, type[BaseModel]] = {
 }
 STAGES = ("intermediate", "prediction", "soft_labels", "patient")
 # The keys that a run reads beside those of every recipe; None is fine-tuning.
-_TASK_KEYS = ("task", "data", "augment", "precision")
+_TASK_KEYS = ("task", "data", "metric", "augment", "precision")
 _DISTILL_KEYS = (*_TASK_KEYS, "teacher", "student", "dropout", "attention", "finetune", "export")
 _KEYS: Mapping[str | None, tuple[str, ...]] = {
     None: (*_TASK_KEYS, "model", "training", "dropout", "attention"),

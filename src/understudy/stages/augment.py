@@ -25,7 +25,8 @@ from understudy.recipe.resolve import resolve_paths, with_precision
 from understudy.training.cpu import tune_cpu
 from understudy.workspace.folders import check_output, start_output
 from understudy.workspace.hashes import hash_model, versions
-from understudy.workspace.result import StageResult, data_content, write_result
+from understudy.workspace.result import data_content, write_result
+from understudy.workspace.results import AugmentResult
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ def augment(
     engine: Engine = "local",
     workers: int = 1,
     overwrite: bool = False,
-) -> StageResult:
+) -> AugmentResult:
     """Make variants of every training row by replacing words.
 
     Args:
@@ -65,7 +66,7 @@ def augment(
 
 def augment_from_recipe(
     recipe: Recipe, output_dir: Path, *, engine: Engine = "local", workers: int = 1, overwrite: bool = False
-) -> StageResult:
+) -> AugmentResult:
     """Augment as a recipe says; see `augment`."""
     settings = recipe.augment
     if settings is None or settings.model is None:
@@ -125,7 +126,7 @@ def augment_from_recipe(
         "versions": versions(),
     }
     write_result(output_dir, content)
-    return StageResult(output_dir, content)
+    return AugmentResult(output_dir, content)
 
 
 def make_shard_job(recipe_yaml: str, num_rows: int, folder: Path) -> Job:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import OutputError, RecipeError
-from understudy.kinds.tasks import get_task
 from understudy.models.families import num_positions
 from understudy.models.flop import forward_flop
 from understudy.timing.machine import describe_machine
@@ -16,7 +15,8 @@ from understudy.timing.measure import Timing, measure
 from understudy.timing.picture import draw
 from understudy.workspace.folders import RESULT
 from understudy.workspace.hashes import versions
-from understudy.workspace.result import StageResult, write_result
+from understudy.workspace.result import write_result
+from understudy.workspace.results import BenchResult
 from understudy.workspace.timed_models import TimedModel, find_models
 
 PICTURE = "bench.svg"
@@ -29,7 +29,7 @@ def bench(
     lengths: Sequence[int] = (16, 64, 128),
     threads: Sequence[int] = (1,),
     output_dir: str | Path | None = None,
-) -> StageResult:
+) -> BenchResult:
     """Time models against each other: median, 95th percentile, throughput, memory, size, FLOP.
 
     Args:
@@ -65,7 +65,7 @@ def bench(
         folder.mkdir(parents=True, exist_ok=True)
         content["picture"] = _draw(known, timings, folder / PICTURE)
         write_result(folder, content)
-    return StageResult(folder, content)
+    return BenchResult(folder, content)
 
 
 def _check_lengths(known: Sequence[TimedModel], lengths: Sequence[int]) -> None:
@@ -121,7 +121,7 @@ def _draw(known: Sequence[TimedModel], timings: Sequence[Timing], path: Path) ->
     scored = [one for one in known if one.scores and one.task == known[0].task]
     if len(scored) < 2:
         return None
-    metric = get_task(str(known[0].task)).headline
+    metric = next(iter(scored[0].scores))
     lengths = sorted({timing.length for timing in timings})
     length, threads = lengths[len(lengths) // 2], min(timing.threads for timing in timings)
     batch = min(timing.batch for timing in timings)

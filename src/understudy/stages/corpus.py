@@ -30,7 +30,8 @@ from understudy.recipe.resolve import resolve_paths
 from understudy.workspace.corpus_shards import HASHES, check_column, check_places, make_shards, sum_counts
 from understudy.workspace.folders import RESULT, check_output, start_output
 from understudy.workspace.hashes import versions
-from understudy.workspace.result import StageResult, write_result
+from understudy.workspace.result import write_result
+from understudy.workspace.results import CorpusResult
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ def corpus(
     engine: Engine = "local",
     workers: int = 1,
     overwrite: bool = False,
-) -> StageResult:
+) -> CorpusResult:
     """Turn general text into token blocks on disk.
 
     Args:
@@ -73,7 +74,7 @@ def corpus(
 
 def corpus_from_recipe(
     recipe: Recipe, output_dir: Path, *, engine: Engine = "local", workers: int = 1, overwrite: bool = False
-) -> StageResult:
+) -> CorpusResult:
     """Make a corpus as a recipe says; see `corpus`."""
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
     settings = recipe.corpus or CorpusSettings()
@@ -121,4 +122,4 @@ def corpus_from_recipe(
     }
     write_result(output_dir, content)
     shutil.rmtree(output_dir / HASHES)
-    return StageResult(output_dir, content)
+    return CorpusResult(output_dir, content)

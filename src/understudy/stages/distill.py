@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+
+from transformers import TrainerCallback
 
 from understudy.distillation.methods import Distillation, check_distillation, main_block, teach
 from understudy.distillation.rows import prepare
@@ -15,10 +18,17 @@ from understudy.recipe.resolve import refuse_other_stages, resolve_paths
 from understudy.training.arguments import build_arguments
 from understudy.training.cpu import tune_cpu
 from understudy.workspace.folders import check_output, start_output
-from understudy.workspace.result import StageResult, write_outcomes, write_result
+from understudy.workspace.result import write_outcomes, write_result
+from understudy.workspace.results import DistillResult
 
 
-def distill_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = False) -> StageResult:
+def distill_from_recipe(
+    recipe: Recipe,
+    output_dir: Path,
+    *,
+    overwrite: bool = False,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> DistillResult:
     """Distil as a recipe says: train the student, score it beside its teacher.
 
     In a distributed run every process returns, and the first one's result alone has content.
@@ -37,17 +47,17 @@ def distill_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
     tune_cpu()
     prepared = prepare(recipe, recipe.tokenizer_model, arguments)
     hashes = hash_inputs(recipe, prepared.data)
-    run = Distillation(recipe, prepared, output_dir, hashes.get("teacher"))
+    run = Distillation(recipe, prepared, output_dir, hashes.get("teacher"), callbacks)
     check_distillation(run)
     with arguments.main_process_first(desc="preparing the output folder"):
         if arguments.should_save:
             start_output(output_dir, recipe, hashes, overwrite=overwrite)
     last = teach(run)
     if not arguments.should_save:
-        return StageResult(output_dir, {})
+        return DistillResult(output_dir, {})
     shutil.rmtree(output_dir / STUDENT, ignore_errors=True)
     shutil.copytree(output_dir / last / STUDENT, output_dir / STUDENT)
     content, scores = summarize_distillation(recipe, prepared, output_dir, hashes)
     write_outcomes(output_dir, scores)
     write_result(output_dir, content)
-    return StageResult(output_dir, content)
+    return DistillResult(output_dir, content)

@@ -24,7 +24,8 @@ from understudy.workspace.hashes import hash_model, versions
 from understudy.workspace.models import load_to_score, refuse_unfinished
 from understudy.workspace.predictions import PREDICTIONS, write_predictions
 from understudy.workspace.recipes import evaluation_recipe
-from understudy.workspace.result import StageResult, data_content, write_result
+from understudy.workspace.result import data_content, write_result
+from understudy.workspace.results import EvaluateResult
 
 
 def evaluate(
@@ -38,7 +39,7 @@ def evaluate(
     settings: Sequence[str] | Mapping[str, Any] = (),
     batch_size: int = 64,
     output_dir: str | Path | None = None,
-) -> StageResult:
+) -> EvaluateResult:
     """Score a fine-tuned model with the task's official metrics and 95 % intervals.
 
     Args:
@@ -89,7 +90,7 @@ def evaluate(
         label_field = run.task_definition.kind.label_field
         write_predictions(folder / PREDICTIONS, loaded, label_field, scores, others[0] if others else None)
         write_result(folder, content)
-    return StageResult(folder, content)
+    return EvaluateResult(folder, content)
 
 
 def _score(

@@ -32,7 +32,7 @@ from understudy.workspace.inputs import describe_input
 from understudy.workspace.models import load_subject
 from understudy.workspace.origin import find_origin
 from understudy.workspace.recipes import evaluation_recipe
-from understudy.workspace.result import StageResult
+from understudy.workspace.results import ExportResult
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def export(
     openvino: bool = False,
     speed: bool = True,
     overwrite: bool = False,
-) -> StageResult:
+) -> ExportResult:
     """Turn a fine-tuned model into ONNX files that were run and scored.
 
     The fp32 file must say what torch says, and int8 must keep the score; where it does not, the parts that
@@ -103,7 +103,7 @@ def export(
         replace_artifact(folder, working)
     finally:
         shutil.rmtree(working, ignore_errors=True)  # what was not finished
-    return StageResult(folder, {"stage": "export", **content})
+    return ExportResult(folder, {"stage": "export", **content})
 
 
 def _describe(subject: ExportSubject, run: Recipe, maker: FormMaker) -> Artifact:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from transformers import set_seed
+from transformers import TrainerCallback, set_seed
 
 from understudy.distillation.rows import prepare
 from understudy.distillation.runs import choose_on_dev, remove_checkpoints, save_model, train_to_the_end
@@ -24,7 +24,8 @@ from understudy.training.cpu import tune_cpu
 from understudy.training.precision import precision_of
 from understudy.workspace.folders import TRAINING_FOLDER, check_output, start_output
 from understudy.workspace.hashes import hash_model, versions
-from understudy.workspace.result import StageResult, data_content, write_result
+from understudy.workspace.result import data_content, write_result
+from understudy.workspace.results import FinetuneResult
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +39,8 @@ def finetune(
     recipe: str | Path | None = None,
     settings: Sequence[str] | Mapping[str, Any] = (),
     overwrite: bool = False,
-) -> StageResult:
+    callbacks: Sequence[TrainerCallback] = (),
+) -> FinetuneResult:
     """Fine-tune an encoder and score it on the task's development set.
 
     Args:
@@ -49,6 +51,7 @@ def finetune(
         settings: over the recipe, e.g. `{"training.seed": 7}`.
         output_dir: gets the model, its tokenizer, result.json, recipe.yaml and logs. A run that was
             interrupted there continues.
+        callbacks: of transformers' Trainer.
 
     Example:
         >>> understudy.finetune(                                    # doctest: +SKIP
@@ -66,10 +69,17 @@ def finetune(
         ),
         Path(output_dir),
         overwrite=overwrite,
+        callbacks=callbacks,
     )
 
 
-def finetune_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = False) -> StageResult:
+def finetune_from_recipe(
+    recipe: Recipe,
+    output_dir: Path,
+    *,
+    overwrite: bool = False,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> FinetuneResult:
     """Fine-tune as a recipe says; see `finetune`.
 
     In a distributed run every process returns, and the first one's result alone has content.
@@ -91,10 +101,10 @@ def finetune_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = 
     with arguments.main_process_first(desc="preparing the output folder"):
         if arguments.should_save:
             start_output(output_dir, recipe, hashes, overwrite=overwrite)
-    trainer = make_trainer(model, prepared, arguments)
+    trainer = make_trainer(model, prepared, arguments, callbacks)
     outcome = train_to_the_end(trainer)
     if not arguments.should_save:
-        return StageResult(output_dir, {})
+        return FinetuneResult(output_dir, {})
 
     save_model(model, tokenizer, output_dir, load_config(model_name))
     # What is scored is what was saved, in float32.
@@ -117,4 +127,4 @@ def finetune_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = 
     }
     write_result(output_dir, content)
     remove_checkpoints(training_dir)
-    return StageResult(output_dir, content)
+    return FinetuneResult(output_dir, content)

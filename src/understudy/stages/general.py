@@ -24,7 +24,8 @@ from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
 from understudy.workspace.folders import TRAINING_FOLDER, check_output, start_output
 from understudy.workspace.hashes import hash_model, hash_start, versions
-from understudy.workspace.result import StageResult, write_result
+from understudy.workspace.result import write_result
+from understudy.workspace.results import GeneralResult
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ def general(
     recipe: str | Path | None = None,
     settings: Sequence[str] | Mapping[str, Any] = (),
     overwrite: bool = False,
-) -> StageResult:
+) -> GeneralResult:
     """Distil a pretrained teacher into a general student, the start of a student for any task.
 
     Args:
@@ -64,7 +65,7 @@ def general(
     return general_from_recipe(built, Path(output_dir), overwrite=overwrite)
 
 
-def general_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = False) -> StageResult:
+def general_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = False) -> GeneralResult:
     """General distillation as a recipe says; see `general`.
 
     In a distributed run every process returns, and the first one's result alone has content.
@@ -96,7 +97,7 @@ def general_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
             announce_general(run)
     learnt = learn_general(run, output_dir)
     if not learnt:
-        return StageResult(output_dir, {})
+        return GeneralResult(output_dir, {})
     result = {
         "stage": "general",
         "model": str(output_dir / STUDENT),
@@ -112,4 +113,4 @@ def general_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
     }
     write_result(output_dir, result)
     remove_checkpoints(output_dir / TRAINING_FOLDER)
-    return StageResult(output_dir, result)
+    return GeneralResult(output_dir, result)

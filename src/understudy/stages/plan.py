@@ -13,6 +13,7 @@ from typing import Any
 
 from understudy.planning.plan import plan_from_recipe
 from understudy.recipe.load import load_recipe
+from understudy.workspace.results import PlanResult
 
 
 def plan(
@@ -20,8 +21,8 @@ def plan(
     *,
     settings: Sequence[str] | Mapping[str, Any] = (),
     seconds: float = 30.0,
-) -> dict[str, Any]:
-    """What a recipe will cost, before it runs.
+) -> PlanResult:
+    """Estimate what a recipe will cost, before it runs.
 
     Args:
         recipe: a shipped name or a file, of any stage; it must say its models and data.
@@ -29,7 +30,7 @@ def plan(
         seconds: of measuring, about.
 
     Example:
-        >>> understudy.plan("students/mrpc/recipe.yaml")["hours"]      # doctest: +SKIP
+        >>> understudy.plan("students/mrpc/recipe.yaml").hours      # doctest: +SKIP
         {'this machine': 0.21, 'H100': …, 'A100': …, 'laptop': …}
     """
-    return plan_from_recipe(load_recipe(recipe, settings), seconds=seconds)
+    return PlanResult(plan_from_recipe(load_recipe(recipe, settings), seconds=seconds))

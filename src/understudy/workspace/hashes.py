@@ -11,6 +11,7 @@ from transformers.utils.hub import cached_file, extract_commit_hash
 
 from understudy.errors import ModelError
 from understudy.files import hash_file
+from understudy.hub import split_revision
 from understudy.models.pretrained import load_config
 from understudy.recipe.recipe import Recipe
 
@@ -39,13 +40,14 @@ def hash_model(model: str) -> str:
     folder = Path(model).expanduser()
     if not folder.is_dir():
         try:
-            commit = extract_commit_hash(cached_file(model, "config.json"), None)
+            name, revision = split_revision(model)
+            commit = extract_commit_hash(cached_file(name, "config.json", revision=revision), None)
         except OSError:
             load_config(model)  # says what is wrong
             raise
         if commit is None:
             raise ModelError(f"the hub's commit of {model!r} cannot be told. Save the model to a folder.")
-        return f"{model}@{commit}"
+        return f"{name}@{commit}"
     digest = hashlib.sha256()
     for file in sorted(folder.iterdir()):
         is_named = file.name in ("config.json", *_TOKENIZER_FILES)

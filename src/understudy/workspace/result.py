@@ -13,9 +13,20 @@ from numpy.typing import NDArray
 
 from understudy.data.load import TaskData
 from understudy.errors import OutputError
+from understudy.evaluation.bootstrap import Estimate
 from understudy.evaluation.score import Score
 from understudy.files import write_atomically
 from understudy.workspace.folders import OUTCOMES, RESULT
+
+
+def read_estimates(
+    figures: Mapping[str, Mapping[str, Mapping[str, float]]],
+) -> dict[str, dict[str, Estimate]]:
+    """Read figures by split and metric, as result.json has them."""
+    return {
+        split: {name: Estimate(**figure) for name, figure in metrics.items()}
+        for split, metrics in figures.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -27,11 +38,26 @@ class StageResult:
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
-        """Split to metric to value."""
+        """Scores by split and metric."""
         return {
             split: {name: figure["value"] for name, figure in metrics.items()}
             for split, metrics in self.content["scores"].items()
         }
+
+    @property
+    def intervals(self) -> dict[str, dict[str, Estimate]]:
+        """Scores with their 95 % intervals, by split and metric."""
+        return read_estimates(self.content["scores"])
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Hashes of the inputs."""
+        return dict(self.content["hashes"])
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of the packages that made it."""
+        return dict(self.content["versions"])
 
 
 def write_result(output_dir: Path, content: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from understudy.augmentation.replace import Variant
 from understudy.capture.representations import Representations
 from understudy.data.kind import Kind, Row
 from understudy.data.task import Task
-from understudy.evaluation.metrics import METRICS, Metric
+from understudy.evaluation.metrics import Metric, find_metric
 from understudy.evaluation.outcomes import Predictions, places_of
 from understudy.kinds.multiple_choice.rows import MultipleChoiceRows
 from understudy.objectives.patient import label_loss, soft_label_loss
@@ -71,7 +71,7 @@ class MultipleChoice(MultipleChoiceRows, Kind):
         return Predictions(values.tolist(), outcomes, {})
 
     def metric(self, name: str) -> Metric:
-        return METRICS[name]
+        return find_metric(name, of="classes")
 
     def sides(self, row: Row, stop_words: frozenset[str], *, swap_entities: bool) -> list[Side]:
         """The context or one of the choices, never the question."""

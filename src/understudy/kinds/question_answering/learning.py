@@ -19,7 +19,7 @@ from understudy.capture.representations import Representations
 from understudy.data.decode import best_answer
 from understudy.data.kind import Kind, Row
 from understudy.data.task import Task
-from understudy.evaluation.metrics import METRICS, Metric
+from understudy.evaluation.metrics import Metric, own_metric
 from understudy.evaluation.outcomes import Predictions, no_answer_details
 from understudy.evaluation.squad import score_answer
 from understudy.kinds.question_answering.rows import QuestionAnsweringRows
@@ -121,7 +121,7 @@ class QuestionAnswering(QuestionAnsweringRows, Kind):
         return Predictions(values, array, details)
 
     def metric(self, name: str) -> Metric:
-        return METRICS[name]
+        return own_metric(name, self.metrics)
 
     def sides(self, row: Row, stop_words: frozenset[str], *, swap_entities: bool) -> list[Side]:
         """The question or the context, but not an answer's words."""

@@ -19,7 +19,7 @@ from understudy.data.decode import word_tags
 from understudy.data.encodings import IGNORED_LABEL
 from understudy.data.kind import Kind, Row
 from understudy.data.task import Task
-from understudy.evaluation.metrics import METRICS, Metric, span_counts
+from understudy.evaluation.metrics import Metric, own_metric, span_counts
 from understudy.evaluation.outcomes import Predictions, places_of
 from understudy.kinds.token_classification.rows import TokenClassificationRows
 from understudy.objectives.tinybert import token_prediction_loss
@@ -85,7 +85,7 @@ class TokenClassification(TokenClassificationRows, Kind):
         return Predictions(values, np.array(outcomes, dtype=np.float64), {})
 
     def metric(self, name: str) -> Metric:
-        return METRICS[name]
+        return own_metric(name, self.metrics)
 
     def sides(self, row: Row, stop_words: frozenset[str], *, swap_entities: bool) -> list[Side]:
         """Words outside of entities; entities as wholes where they may be swapped."""

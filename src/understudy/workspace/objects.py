@@ -1,0 +1,101 @@
+"""Models and datasets that a caller has in memory, written to the cache for the stages to read.
+
+A stage reads from paths, so that it can be interrupted, resumed and reproduced. An object is saved under a
+hash of its content: the same one lands in the same place, and the run that uses it is continued.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from understudy.data.load import cache_folder
+from understudy.data.sources import SPLITS, hash_saved_dataset
+from understudy.errors import DataError, ModelError, RecipeError
+from understudy.workspace.hashes import hash_model
+
+# The hub's names of our splits.
+_SPLIT_NAMES = {"validation": "dev", "val": "dev", "eval": "dev"}
+
+
+def model_path(
+    model: str | Path | PreTrainedModel,
+    processing_class: PreTrainedTokenizerFast | None = None,
+    *,
+    revision: str | None = None,
+) -> str:
+    """The folder or hub name of a model; a model in memory is saved with its tokenizer first.
+
+    Args:
+        revision: a commit, tag or branch of a hub model.
+    """
+    if not isinstance(model, PreTrainedModel):
+        if processing_class is not None:
+            raise ModelError("processing_class goes with a model in memory; a folder has its own tokenizer.")
+        if revision is not None and Path(model).expanduser().exists():
+            raise ModelError(f"revision goes with a hub name; {model} is a folder here.")
+        return f"{model}@{revision}" if revision is not None else str(model)
+    if processing_class is None:
+        raise ModelError("a model in memory needs its tokenizer: give processing_class=tokenizer.")
+    if revision is not None:
+        raise ModelError("revision goes with a hub name, not with a model in memory.")
+
+    def write(folder: Path) -> None:
+        model.save_pretrained(folder)
+        processing_class.save_pretrained(folder)
+
+    return str(_keep("models", write, lambda folder: hash_model(str(folder))))
+
+
+def data_settings(data: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
+    """The recipe's settings for data given as a folder, a hub name, files, or datasets in memory.
+
+    Args:
+        data: a mapping has splits: `{"train": …, "dev": …}` or a `DatasetDict`, whose values are paths or
+            `datasets.Dataset`.
+    """
+    if data is None:
+        return {}
+    if isinstance(data, Dataset):
+        raise DataError('data must have both splits: {"train": dataset, "dev": dataset}.')
+    if not isinstance(data, Mapping):
+        return {"data.source": str(data)}
+    settings: dict[str, Any] = {}
+    for given, value in data.items():
+        name = _SPLIT_NAMES.get(given, given)
+        if isinstance(value, Dataset):
+            if name not in SPLITS:
+                raise RecipeError(f"data has train, dev and test; got {given!r}.")
+            value = str(_keep("datasets", partial(_save, value), hash_saved_dataset))
+        settings[f"data.{name}"] = str(value) if isinstance(value, Path) else value
+    return settings
+
+
+def _save(dataset: Dataset, folder: Path) -> None:
+    dataset.save_to_disk(folder, num_shards=1)
+
+
+def _keep(what: str, write: Callable[[Path], None], hash_content: Callable[[Path], str]) -> Path:
+    """Write to a folder of the cache that is named by a hash of its content."""
+    parent = cache_folder() / what
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=parent, prefix="writing-") as temporary:
+        written = Path(temporary) / "content"
+        write(written)
+        folder = parent / hash_content(written)[:32]
+        if not folder.exists():
+            try:
+                written.rename(folder)
+            except OSError:
+                if not folder.exists():  # else another process wrote the same
+                    raise
+        else:
+            shutil.rmtree(written)
+    return folder
