@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from understudy.stages.plan import plan
     from understudy.training.objectives import (
         FunctionObjectives,
+        JointObjectives,
         Objectives,
         PatientObjectives,
         PredictionObjectives,
@@ -37,6 +38,7 @@ __all__ = [
     "DistillationTrainer",
     "Family",
     "FunctionObjectives",
+    "JointObjectives",
     "Objectives",
     "PatientObjectives",
     "PredictionObjectives",
@@ -64,6 +66,7 @@ __all__ = [
 _HOMES = {
     "DistillationTrainer": "understudy.training.trainer",
     "FunctionObjectives": "understudy.training.objectives",
+    "JointObjectives": "understudy.training.objectives",
     "Objectives": "understudy.training.objectives",
     "PatientObjectives": "understudy.training.objectives",
     "PredictionObjectives": "understudy.training.objectives",

@@ -173,7 +173,7 @@ def test_what_is_refused(made: Path, encoder: Path, texts: Path, tmp_path: Path)
         corpus(settings=SMALL | {"corpus.column": "body"})
     with pytest.raises(OutputError, match="must lie apart"):
         corpus(output_dir=texts / "corpus")
-    with pytest.raises(OutputError, match="must lie apart"):
+    with pytest.raises(OutputError, match="not a run of ours"):
         corpus((f"{texts}/*.jsonl",), output_dir=texts, overwrite=True)
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(DataError, match="all 1 files are empty"):

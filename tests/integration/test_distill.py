@@ -360,6 +360,46 @@ def test_soft_labels_and_patience_for_every_kind(kind: str, encoder: Path, tmp_p
     assert understudy.evaluate(tmp_path / "patient").scores["dev"] == pytest.approx(patient.scores["dev"])
 
 
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_all_in_one_sum_for_every_kind(kind: str, encoder: Path, tmp_path: Path) -> None:
+    example, task = EXAMPLES[kind], get_task(EXAMPLES[kind].task)
+    teacher = train_teacher(encoder, kind, tmp_path)
+    joint = understudy.distill(
+        teacher,
+        method="joint",
+        student="1l-16d",
+        output_dir=tmp_path / "joint",
+        settings=method_settings(("joint",), max_steps=2 * example.steps),
+    )
+    losses = joint.content["stages"]["joint"]["losses"]
+    terms = ["embeddings", "attention_1", "hidden_1", "predictions", "labels"]
+    assert list(losses) == ["loss", *terms]
+    assert all(figure["last"] < figure["first"] for figure in losses.values())
+    start = understudy.evaluate(teacher).scores["dev"][task.headline]
+    assert joint.scores["dev"][task.headline] > 0.5 * start
+
+
+def test_a_joint_run_killed_again_and_again_ends_in_the_same_weights(teacher: Path, tmp_path: Path) -> None:
+    """The weight of the layers follows the step, also after a restart."""
+    command = [sys.executable, "-m", "understudy", "distill", str(teacher), "--method", "joint"]
+    settings = method_settings(("joint",), max_steps=30, save_strategy="steps", save_steps=4)
+    command += [f"--set={key}={json.dumps(value)}" for key, value in settings.items()]
+    command += ["--student", "1l-16d", "--output-dir"]
+    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
+    training = tmp_path / "killed" / "joint" / "trials" / "0" / "training"
+    for wanted in ("checkpoint-8", "checkpoint-20"):
+        process = subprocess.Popen([*command, str(tmp_path / "killed")], stderr=subprocess.DEVNULL)
+        while not (training / wanted).exists() and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    subprocess.run([*command, str(tmp_path / "killed")], check=True, capture_output=True)
+    whole, killed = (
+        load_file(tmp_path / name / "student" / "model.safetensors") for name in ("whole", "killed")
+    )
+    assert all(torch.equal(whole[name], killed[name]) for name in whole)
+
+
 @pytest.mark.parametrize("training", [{"max_steps": 2}, {"max_steps": -1, "num_train_epochs": 1}], ids=str)
 def test_the_whole_grid_asks_the_teacher_once_for_each_row_that_is_read(
     training: dict[str, int], teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

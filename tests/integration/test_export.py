@@ -43,7 +43,7 @@ def value(answer: dict[str, Any], labels: Any, row: dict[str, Any]) -> Any:
     if "entities" in answer:
         tags = ["O"] * len(row["words"])
         for one in answer["entities"]:
-            tags[one["start"] : one["end"]] = [one["type"]] * (one["end"] - one["start"])
+            tags[one["start"] : one["end"]] = [one["label"]] * (one["end"] - one["start"])
         return tags
     return answer.get("choice", answer.get("answer", answer.get("score")))
 
@@ -186,7 +186,7 @@ def test_tags_of_raw_text_are_those_of_its_words(encoder: Path, tmp_path: Path) 
         words = [word for word, _ in row]
         given, raw = predict({"words": words})["entities"], predict(" ".join(words))["entities"]
         assert [one["text"] for one in given] == [word for word, tag in row if tag != "O"]
-        assert [(one["type"], one["text"]) for one in raw] == [(one["type"], one["text"]) for one in given]
+        assert [(one["label"], one["text"]) for one in raw] == [(one["label"], one["text"]) for one in given]
         assert all(" ".join(words)[one["start"] : one["end"]] == one["text"] for one in raw)
 
 

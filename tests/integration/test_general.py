@@ -280,7 +280,7 @@ def test_what_is_refused(encoder: Path, corpus: Path, tmp_path: Path) -> None:
         general(LEARN | {"general.training.load_best_model_at_end": True})
     with pytest.raises(RecipeError, match=r"save_strategy cannot be epoch: .* Use steps, and save_steps"):
         general(LEARN | {"general.training.save_strategy": "epoch"})
-    with pytest.raises(RecipeError, match=r"Set general\.relation_heads for heads"):
+    with pytest.raises(RecipeError, match=r"general\.relation_heads: student and teacher have 4 and 2 heads"):
         general(LEARN | {"student.num_attention_heads": 4})
     with pytest.raises(RecipeError, match="corpus has no effect with a block general:"):
         general(LEARN | {"corpus.max_length": 64})

@@ -75,7 +75,7 @@ def check(answer: dict[str, Any]) -> None:
     assert answer.get("start", 0) <= answer.get("end", 0)
     for one in answer.get("entities", ()):
         assert one["start"] < one["end"]
-        assert 0 <= one["probability"] <= 1
+        assert 0 <= one["score"] <= 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -27,7 +27,9 @@ def vectors() -> Vectors:
 
 def masked_words(assets: Path, *, bf16: bool) -> MaskedWords:
     settings = {"augment.model": str(assets / "bert-12l-384h-mlm"), "augment.bf16": bf16}
-    return load_masked_words(load_recipe("augment-mrpc", settings))
+    augment = load_recipe("augment-mrpc", settings).augment
+    assert augment is not None
+    return load_masked_words(augment)
 
 
 def questions(assets: Path) -> list[Question]:

@@ -13,6 +13,7 @@ from understudy.data.kind import RowKind
 
 _CITATIONS = {
     "tinybert": "Jiao et al., TinyBERT: Distilling BERT for Natural Language Understanding, EMNLP 2020",
+    "joint": "Jiao et al., TinyBERT: Distilling BERT for Natural Language Understanding, EMNLP 2020",
     "patient": "Sun et al., Patient Knowledge Distillation for BERT Model Compression, EMNLP 2019",
     "soft-labels": "Hinton et al., Distilling the Knowledge in a Neural Network, 2015",
 }
@@ -25,7 +26,7 @@ class Origin:
     Attributes:
         name: of the student, for the title.
         teacher: its name, not a path of somebody's machine.
-        method: `tinybert`, `patient`, `soft-labels`, or None for a model that was not distilled.
+        method: `tinybert`, `joint`, `patient`, `soft-labels`, or None for a model that was not distilled.
         data: the dataset's name.
         teacher_scores: split to metric to figure.
         recipe: the resolved recipe, without paths.
@@ -86,6 +87,7 @@ def _metadata(artifact: Artifact, origin: Origin, kind: RowKind) -> str:
 def _summary(artifact: Artifact, origin: Origin) -> str:
     made = {
         "tinybert": "distilled from its layers and then its predictions (TinyBERT)",
+        "joint": "distilled from its layers, its predictions and the labels in one sum",
         "patient": "distilled from its predictions and the first token's states (Patient KD)",
         "soft-labels": "distilled from its predictions",
     }

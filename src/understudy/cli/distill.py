@@ -28,7 +28,9 @@ def distill_command(
             "--student", help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to start from."
         ),
     ] = None,
-    method: Annotated[str, typer.Option("--method", help="tinybert, soft-labels or patient.")] = "tinybert",
+    method: Annotated[
+        str, typer.Option("--method", help="tinybert, joint, soft-labels or patient.")
+    ] = "tinybert",
     predictions: Annotated[
         str | None,
         typer.Option("--predictions", help="Parquet file of any model's predictions, in place of a teacher."),

@@ -32,7 +32,7 @@ from understudy.models.pretrained import load_model
 from understudy.models.projections import save_projections, saved_projections
 from understudy.models.student import STUDENT, base_config
 from understudy.models.teacher import cast_linears, keep_layers, load_teacher
-from understudy.recipe.distillation import IntermediateSettings
+from understudy.recipe.distillation import IntermediateSettings, LayerSettings
 from understudy.recipe.recipe import Recipe
 from understudy.training.arguments import build_arguments
 from understudy.training.model import DistillationModel, match_models
@@ -178,23 +178,27 @@ def write_held_out(path: Path, history: Sequence[Mapping[str, float]]) -> None:
         path.unlink(missing_ok=True)
 
 
-def match(
-    student: PreTrainedModel,
-    teacher: PreTrainedModel,
-    settings: IntermediateSettings,
-    channels: torch.Tensor | None = None,
-    *,
-    padded: bool = False,
-) -> tuple[DistillationModel, tuple[int, ...]]:
-    """Prepare both models as a block of the recipe says; see `match_models`."""
-    objectives = TinyBertObjectives(
+def layer_objectives(settings: LayerSettings, *, padded: bool) -> TinyBertObjectives:
+    """TinyBERT's layer losses as a block of the recipe says."""
+    return TinyBertObjectives(
         settings.layer_map,
         settings.projection,
         settings.weights,
         settings.relation_heads,
         padded,
     )
+
+
+def match(
+    student: PreTrainedModel,
+    teacher: PreTrainedModel,
+    settings: LayerSettings,
+    channels: torch.Tensor | None = None,
+    *,
+    padded: bool = False,
+) -> tuple[DistillationModel, tuple[int, ...]]:
+    """Prepare both models as a block of the recipe says; see `match_models`."""
     try:
-        return match_models(student, teacher, objectives, channels=channels)
+        return match_models(student, teacher, layer_objectives(settings, padded=padded), channels=channels)
     except RecipeError as error:
         raise RecipeError(f"{settings.block}.{error}") from None

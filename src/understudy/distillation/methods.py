@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, TrainerCallback
 
 from understudy.data.encode import TEACHER_STATES
 from understudy.data.kind import Kind
-from understudy.distillation.layers import distill_intermediate, match
+from understudy.distillation.layers import distill_intermediate, layer_objectives, match
 from understudy.distillation.predictions_file import add_predictions
 from understudy.distillation.rows import Prepared, start_student
 from understudy.distillation.runs import choose_on_dev, whole_batch
@@ -28,6 +28,7 @@ from understudy.models.student import STUDENT, base_config
 from understudy.models.teacher import load_teacher
 from understudy.recipe.distillation import (
     IntermediateSettings,
+    JointSettings,
     PatientSettings,
     PredictionSettings,
     SoftLabelSettings,
@@ -36,8 +37,8 @@ from understudy.recipe.distillation import (
 from understudy.recipe.recipe import STAGES, Recipe
 from understudy.training.arguments import build_arguments
 from understudy.training.model import match_models
-from understudy.training.objectives import PatientObjectives, PredictionObjectives
-from understudy.workspace.folders import INTERMEDIATE, PATIENT, PREDICTION, RESULT, SOFT_LABELS
+from understudy.training.objectives import JointObjectives, PatientObjectives, PredictionObjectives
+from understudy.workspace.folders import INTERMEDIATE, JOINT, PATIENT, PREDICTION, RESULT, SOFT_LABELS
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +64,8 @@ class Distillation:
 
 def main_block(recipe: Recipe) -> TrialSettings:
     """The block of a method's last stage, which every recipe of it must have."""
-    name = {"tinybert": "prediction", "soft-labels": "soft_labels", "patient": "patient"}[str(recipe.method)]
+    names = {"tinybert": "prediction", "joint": "joint", "soft-labels": "soft_labels", "patient": "patient"}
+    name = names[str(recipe.method)]
     block: TrialSettings | None = getattr(recipe, name)
     if block is None:
         raise RecipeError(f"{name} must be given with method: {recipe.method}; without it nothing is learnt.")
@@ -89,8 +91,9 @@ def check_distillation(run: Distillation) -> None:
         with_answers(run, main_block(recipe), quiet=True)
         return
     teacher = run.load_teacher()
-    if recipe.intermediate is not None:
-        match(student, teacher, recipe.intermediate, channels)
+    for layers in (recipe.intermediate, recipe.joint):
+        if layers is not None:
+            match(student, teacher, layers, channels)
     if recipe.patient is not None:
         _match_patient(run, recipe.patient, student, channels)
 
@@ -135,6 +138,36 @@ def _tinybert(run: Distillation) -> str:
     )
     train_trials(recipe, plan, run.prepared, run.output_dir / PREDICTION, start=start)
     return PREDICTION
+
+
+def _joint(run: Distillation) -> str:
+    """Layers, predictions and labels in one sum; the teacher runs beside the student."""
+    recipe, settings = run.recipe, run.recipe.joint
+    assert settings is not None
+    plan = TrialPlan(
+        settings,
+        lambda: run.prepared.train,
+        lambda chosen: joint_objectives(
+            run.prepared.task.kind, chosen, padded=recipe.normalization == "padded"
+        ),
+        callbacks=run.callbacks,
+        teacher=run.load_teacher,
+    )
+    train_trials(recipe, plan, run.prepared, run.output_dir / JOINT, start=None)
+    return JOINT
+
+
+def joint_objectives(kind: Kind, settings: JointSettings, *, padded: bool) -> JointObjectives:
+    """The objectives of the joint method as a block of the recipe says."""
+    return JointObjectives(
+        kind,
+        layer_objectives(settings, padded=padded),
+        layers=settings.layers,
+        until=settings.until,
+        predictions=settings.predictions,
+        labels=settings.labels,
+        temperature=settings.temperature,
+    )
 
 
 def _soft_labels(run: Distillation, *, layers: tuple[int, ...] = ()) -> str:
@@ -185,6 +218,7 @@ def _patient(run: Distillation) -> str:
 
 _METHODS: Mapping[str, Callable[[Distillation], str]] = {
     "tinybert": _tinybert,
+    "joint": _joint,
     "soft-labels": _soft_labels,
     "patient": _patient,
 }

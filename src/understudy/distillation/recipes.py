@@ -14,7 +14,7 @@ from understudy.recipe.recipe import Recipe
 from understudy.workspace.recipes import saved_recipe, why_no_recipe
 
 # What the shipped recipes of a method are called.
-PREFIXES = {"tinybert": "tinybert", "patient": "pkd", "soft-labels": "soft-labels"}
+PREFIXES = {"tinybert": "tinybert", "joint": "joint", "patient": "pkd", "soft-labels": "soft-labels"}
 
 
 def distill_recipe(

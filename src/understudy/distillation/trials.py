@@ -30,14 +30,16 @@ from understudy.distillation.search import Trial, search_grid
 from understudy.errors import TrainingError
 from understudy.evaluation.score import score_model
 from understudy.models.pretrained import load_model
+from understudy.models.projections import saved_projections
 from understudy.models.student import STUDENT, base_config
+from understudy.models.teacher import cast_linears
 from understudy.recipe.distillation import TrialSettings
 from understudy.recipe.recipe import Recipe
 from understudy.training.arguments import build_arguments
 from understudy.training.model import match_models
 from understudy.training.objectives import Objectives
 from understudy.training.precision import precision_of
-from understudy.training.trainer import DistillationTrainer
+from understudy.training.trainer import DistillationTrainer, autocast_dtype
 from understudy.workspace.folders import RESULT, TRAINING_FOLDER
 from understudy.workspace.result import write_result
 
@@ -56,6 +58,7 @@ class TrialPlan:
         objectives: what a trial with these settings learns.
         teacher_config: of the teacher whose states the rows carry, if they do.
         callbacks: for the trainer of every trial.
+        teacher: loads the teacher, where it runs beside the student; else the rows carry its answers.
     """
 
     settings: TrialSettings
@@ -63,6 +66,7 @@ class TrialPlan:
     objectives: Callable[[Any], Objectives]
     teacher_config: Any = None
     callbacks: Sequence[TrainerCallback] = ()
+    teacher: Callable[[], PreTrainedModel] | None = None
 
 
 def train_trials(
@@ -140,12 +144,18 @@ def _run_trial(
     )
     set_seed(arguments.seed)
     student, channels = _load_start(recipe, prepared, start, arguments)
+    teacher = plan.teacher() if plan.teacher is not None else None
     model, teacher_layers = match_models(
-        student, None, plan.objectives(chosen), teacher_config=plan.teacher_config, channels=channels
+        student, teacher, plan.objectives(chosen), teacher_config=plan.teacher_config, channels=channels
     )
+    if teacher is not None:
+        cast_linears(teacher, autocast_dtype(arguments))
+    if start is None and model.projections is not None:
+        model.projections.continue_from(saved_projections(recipe.student.model))
     state_size = plan.teacher_config.hidden_size if plan.teacher_config is not None else 0
     trainer = DistillationTrainer(
         model,
+        teacher,
         args=arguments,
         data_collator=Collator(prepared.tokenizer, keep_row=True, state_size=state_size),
         train_dataset=train,

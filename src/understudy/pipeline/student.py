@@ -115,7 +115,7 @@ def distill(
         ...     "teachers/mrpc", student="tinybert-4l-312d", output_dir="students/mrpc"
         ... )
         >>> student(("A cat sleeps.", "There is a sleeping cat."))  # doctest: +SKIP
-        {'label': 'equivalent', 'probabilities': {…}}
+        {'label': 'equivalent', 'score': 0.97, 'probabilities': {…}}
     """
     built = distill_recipe(
         model_path(teacher, processing_class, revision=revision) if teacher is not None else None,

@@ -38,7 +38,7 @@ from understudy.models.flop import forward_flop
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import load_config
 from understudy.planning.cost import Cost, Part
-from understudy.recipe.distillation import IntermediateSettings
+from understudy.recipe.distillation import JointSettings, LayerSettings
 from understudy.recipe.recipe import STAGES, Recipe
 from understudy.training.arguments import build_arguments
 from understudy.training.trainer import autocast_dtype
@@ -118,10 +118,11 @@ def cost_of_general(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     return Cost([part], _training_disk(parameters, run.arguments), weights, _is_half(run.arguments))
 
 
-def _layer_flop(settings: IntermediateSettings, student: Any, teacher: Any, length: float) -> float:
+def _layer_flop(settings: LayerSettings, student: Any, teacher: Any, length: float) -> float:
     """Of a token: the teacher as deep as it is run, and the student forward and backward."""
     taught = layer_map(settings.layer_map, student.num_hidden_layers, teacher.num_hidden_layers)
-    depth = min(max(taught) + 1, teacher.num_hidden_layers)
+    is_whole = isinstance(settings, JointSettings)  # its predictions are needed too
+    depth = teacher.num_hidden_layers if is_whole else min(max(taught) + 1, teacher.num_hidden_layers)
     return forward_flop(teacher, length, num_layers=depth) + 3 * forward_flop(student, length)
 
 
@@ -207,7 +208,7 @@ def cost_of_distillation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     for name, choices in stages.items():
         settings = choices[0]
         each = _seconds_of_a_row(run, name, settings, seconds / len(stages))
-        if isinstance(settings, IntermediateSettings):
+        if isinstance(settings, LayerSettings):
             flop = functools.partial(_layer_flop, settings, student.config, teacher_config)
         else:
             flop = functools.partial(_learning_flop, student.config)
@@ -291,7 +292,8 @@ def _answers(run: Distillation, teacher_config: Any, folder: Path) -> list[Part]
     length = _mean_length(prepared)
     flop = forward_flop(teacher_config, length)
     num_dev = sum(len(split.encoded) for split in prepared.dev.values())
-    asked = len(rows_that_are_read(run, block))
+    # The joint method asks at every step.
+    asked = 0 if isinstance(block, JointSettings) else len(rows_that_are_read(run, block))
     rows = {"the teacher's answers": asked, "scoring": 2 * num_dev}
     return [
         Part(name, 0, count * length, count * length * flop, count * each) for name, count in rows.items()

@@ -32,7 +32,7 @@ class Predictor:
         >>> from understudy import Predictor                       # doctest: +SKIP
         >>> predict = Predictor("artifacts/sst2")                  # doctest: +SKIP
         >>> predict("a film one would rather forget")              # doctest: +SKIP
-        {'label': 'negative', 'probabilities': {'negative': 0.98, 'positive': 0.02}}
+        {'label': 'negative', 'score': 0.98, 'probabilities': {'negative': 0.98, 'positive': 0.02}}
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class Predictor:
         mapping: `("first", "second")`, `{"question": …, "context": …}`, `{"context": …, "question": …,
         "choices": […]}`, `{"words": […]}`. By kind the prediction has:
 
-        - classification: `label`, `probabilities`
+        - classification: `label`, `score`, `probabilities`
         - regression: `score`
         - question answering: `answer`, `start`, `end` (characters of the context), `score`; where there may
           be none also `has_answer`
-        - multiple choice: `choice`, `probabilities`
-        - token classification: `entities`, each with `type`, `text`, `start`, `end` (characters, or words
-          where words were given), `probability`
+        - multiple choice: `choice`, `score`, `probabilities`
+        - token classification: `entities`, each with `label`, `text`, `start`, `end` (characters, or words
+          where words were given), `score`
 
         `truncated` is there, and true, where a text was longer than the model reads.
         """

@@ -11,18 +11,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from understudy.models.layer_map import MapName
 from understudy.models.projections import ProjectionKind
 
-Method = Literal["tinybert", "patient", "soft-labels"]
+Method = Literal["tinybert", "joint", "patient", "soft-labels"]
 Normalization = Literal["real", "padded"]
 Positive = Annotated[float, Field(gt=0.0)]
 Weight = Annotated[float, Field(ge=0.0)]
 
 
-class IntermediateSettings(BaseModel):
-    """TinyBERT's intermediate layer distillation: Eqs. 7 to 9."""
+class LayerSettings(BaseModel):
+    """How a student's layers are compared with its teacher's: TinyBERT's Eqs. 7 to 9."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    block: ClassVar[str] = "intermediate"
+    block: ClassVar[str]
     """Its name in a recipe."""
 
     layer_map: MapName | list[int] = "uniform"
@@ -33,6 +33,13 @@ class IntermediateSettings(BaseModel):
     weights: dict[str, Weight] = {}
     """By term (`attention_2`) or kind of term (`embeddings`, `attention`, `hidden`); 1 where not given,
     and 0 leaves it out."""
+
+
+class IntermediateSettings(LayerSettings):
+    """TinyBERT's intermediate layer distillation."""
+
+    block = "intermediate"
+
     training: dict[str, Any] = {}
     """transformers' TrainingArguments by its own names."""
 
@@ -85,6 +92,23 @@ class PredictionSettings(TrialSettings):
 
     searchable = ("temperature",)
 
+    temperature: Positive = 1.0
+
+
+class JointSettings(LayerSettings, TrialSettings):
+    """Layers, predictions and labels in one sum, the weight of the layers falling over the steps."""
+
+    block = "joint"
+    searchable = ("layers", "until", "predictions", "labels", "temperature")
+
+    layers: Weight = 1.0
+    """The weight of all layer losses at the first step."""
+    until: Annotated[float, Field(gt=0.0)] = 1.0
+    """The share of the steps over which that weight falls linearly to 0; above 1 it never gets there."""
+    predictions: Weight = 1.0
+    """The weight of the loss against the teacher's predictions (Eq. 10)."""
+    labels: Weight = 1.0
+    """The weight of the loss against the labels."""
     temperature: Positive = 1.0
 
 

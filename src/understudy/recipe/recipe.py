@@ -19,6 +19,7 @@ from understudy.models.student import StudentSettings
 from understudy.recipe.distillation import (
     GeneralSettings,
     IntermediateSettings,
+    JointSettings,
     Method,
     Normalization,
     PatientSettings,
@@ -70,6 +71,7 @@ class Recipe(BaseModel):
     """Means over real tokens, or over padding too, as in the published code."""
     intermediate: IntermediateSettings | None = None
     prediction: PredictionSettings | None = None
+    joint: JointSettings | None = None
     soft_labels: SoftLabelSettings | None = None
     patient: PatientSettings | None = None
     augment: AugmentSettings | None = None
@@ -150,6 +152,7 @@ _BLOCKS: Mapping[str, type[BaseModel]] = {
     "student": StudentSettings,
     "intermediate": IntermediateSettings,
     "prediction": PredictionSettings,
+    "joint": JointSettings,
     "soft_labels": SoftLabelSettings,
     "patient": PatientSettings,
     "augment": AugmentSettings,
@@ -158,13 +161,14 @@ _BLOCKS: Mapping[str, type[BaseModel]] = {
     "finetune": FinetuneSettings,
     "export": ExportSettings,
 }
-STAGES = ("intermediate", "prediction", "soft_labels", "patient")
+STAGES = ("intermediate", "prediction", "joint", "soft_labels", "patient")
 # The keys that a run reads beside those of every recipe; None is fine-tuning.
 _TASK_KEYS = ("task", "data", "metric", "augment", "precision")
 _DISTILL_KEYS = (*_TASK_KEYS, "teacher", "student", "dropout", "attention", "finetune", "export")
 _KEYS: Mapping[str | None, tuple[str, ...]] = {
     None: (*_TASK_KEYS, "model", "training", "dropout", "attention"),
     "tinybert": (*_DISTILL_KEYS, "normalization", "intermediate", "prediction"),
+    "joint": (*_DISTILL_KEYS, "normalization", "joint"),
     "soft-labels": (*_DISTILL_KEYS, "soft_labels"),
     "patient": (*_DISTILL_KEYS, "soft_labels", "patient"),
     "general": ("teacher", "student", "normalization", "dropout", "attention", "precision", "general"),
@@ -190,6 +194,11 @@ _NOT_GENERAL = {
     "per_device_eval_batch_size": "held-out blocks go 32 at a time",
 }
 _NOT_TRIALS = {"label_smoothing_factor": "the losses are the method's own"}
+_NOT_JOINT = {
+    **_NOT_TRIALS,
+    "gradient_checkpointing": _NOT_INTERMEDIATE["gradient_checkpointing"],
+    "gradient_checkpointing_kwargs": _NOT_INTERMEDIATE["gradient_checkpointing"],
+}
 
 
 def _with_precision(training: dict[str, Any], precision: PrecisionName) -> dict[str, Any]:
@@ -210,7 +219,12 @@ def _given(block: BaseModel) -> set[str]:
 
 def _check_block(name: str, block: Any) -> Any:
     """A stage's block with its TrainingArguments checked, those to be tried included."""
-    own = {"intermediate": _NOT_INTERMEDIATE, "general": _NOT_GENERAL, "finetune": {}}
+    own = {
+        "intermediate": _NOT_INTERMEDIATE,
+        "joint": _NOT_JOINT,
+        "general": _NOT_GENERAL,
+        "finetune": {},
+    }
     refused = own.get(name, _NOT_TRIALS)
     for key, reason in refused.items():
         if block.training.get(key):
@@ -262,7 +276,7 @@ def _check_choice(name: str, block: Any, key: str, value: Any) -> Any:
 def _refuse_without_effect(recipe: Recipe) -> None:
     """A key that the method never reads is a mistake, not a wish to pass over."""
     if recipe.task is not None and not recipe.task_definition.kind.has_classes:
-        for name in ("prediction", "soft_labels"):
+        for name in ("prediction", "joint", "soft_labels"):
             block = getattr(recipe, name) or PredictionSettings()
             idle = sorted({"temperature", "squared"} & {*_given(block), *block.search})
             if idle:

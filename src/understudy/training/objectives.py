@@ -94,9 +94,13 @@ class Objectives(ABC):
     def check(self, student: Representations, teacher: Representations) -> None:  # noqa: B027
         """Raise where two models cannot be compared; called with what both show of a few tokens."""
 
-    def total(self, terms: Mapping[str, Tensor]) -> Tensor:
+    def weights_at(self, progress: float) -> Mapping[str, float]:
+        """The weights after a share of the steps; the same throughout, unless a subclass changes them."""
+        return self.weights
+
+    def total(self, terms: Mapping[str, Tensor], progress: float = 0.0) -> Tensor:
         """The weighted sum of the terms, one value for each example (TinyBERT Eq. 6)."""
-        return weighted_sum(terms, self.weights)
+        return weighted_sum(terms, self.weights_at(progress))
 
 
 @final
@@ -208,6 +212,69 @@ class PredictionObjectives(Objectives):
         return self.kind.prediction_losses(
             student, teacher, batch, temperature=self.temperature, padded=self.padded
         )
+
+
+_LAYER_TERMS = ("embeddings", "attention", "hidden")
+
+
+@final
+@dataclass(frozen=True)
+class JointObjectives(Objectives):
+    """Layers, predictions and labels in one sum; the weight of the layers falls to 0.
+
+    w(t) · layers · Σ layer terms + predictions · Eq. 10 + labels · cross entropy, where w(t) = 1 − t / until
+    after a share t of the steps, and never below 0.
+
+    Attributes:
+        kind: defines the losses on predictions and labels.
+        layer_terms: how layers are compared, and the weight of each term among them.
+        layers, predictions, labels: the weight of each part; 0 leaves it out.
+        until: the share of the steps after which the layers have no weight.
+    """
+
+    kind: PredictionLosses
+    layer_terms: TinyBertObjectives = field(default_factory=TinyBertObjectives)
+    layers: float = 1.0
+    until: float = 1.0
+    predictions: float = 1.0
+    labels: float = 1.0
+    temperature: float = 1.0
+    layer_map: MapName | Sequence[int] | None = field(default=None)
+    attention: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        if self.layer_map is None:
+            object.__setattr__(self, "layer_map", self.layer_terms.layer_map)
+
+    @property
+    def projection(self) -> ProjectionKind:  # type: ignore[override]
+        return self.layer_terms.projection
+
+    @property
+    def weights(self) -> Mapping[str, float]:  # type: ignore[override]
+        return self.weights_at(0.0)
+
+    def weights_at(self, progress: float) -> Mapping[str, float]:
+        share = self.layers * max(0.0, 1.0 - progress / self.until)
+        given = dict.fromkeys(_LAYER_TERMS, 1.0) | dict(self.layer_terms.weights)
+        return {name: share * weight for name, weight in given.items()} | {
+            "predictions": self.predictions,
+            "labels": self.labels,
+        }
+
+    def compare(self, student: Representations, teacher: Representations, batch: Batch) -> Losses:
+        losses = dict(self.layer_terms.losses(student, teacher, batch)) if self.layers else {}
+        if self.predictions:
+            found = self.kind.prediction_losses(
+                student, teacher, batch, temperature=self.temperature, padded=self.layer_terms.padded
+            )
+            losses["predictions"] = torch.stack(list(found.values())).sum(dim=0)
+        if self.labels:
+            losses["labels"] = self.kind.label_loss(student, batch)
+        return losses
+
+    def check(self, student: Representations, teacher: Representations) -> None:
+        self.layer_terms.check(student, teacher)
 
 
 @final

@@ -206,7 +206,7 @@ class DistillationTrainer(OrderedTrainer):
             return super().compute_loss(model, inputs, True, num_items_in_batch)
         rows = inputs.pop("row", None)
         terms = model(inputs, self.read_teacher(inputs))
-        loss_B = self.objectives.total(terms)
+        loss_B = self.objectives.total(terms, self.state.global_step / max(self.state.max_steps, 1))
         if not torch.isfinite(loss_B).all():
             raise TrainingError(_describe_bad(terms, loss_B, rows, self.state.global_step))
         # DDP takes the mean over processes, which may have unequal numbers of rows.

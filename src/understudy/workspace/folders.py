@@ -30,10 +30,11 @@ RECIPE = "recipe.yaml"
 
 
 # And its stages.
-INTERMEDIATE, PREDICTION, SOFT_LABELS, PATIENT = "intermediate", "prediction", "soft-labels", "patient"
+INTERMEDIATE, PREDICTION, JOINT = "intermediate", "prediction", "joint"
+SOFT_LABELS, PATIENT = "soft-labels", "patient"
 
 
-STAGES = (INTERMEDIATE, PREDICTION, SOFT_LABELS, PATIENT)
+STAGES = (INTERMEDIATE, PREDICTION, JOINT, SOFT_LABELS, PATIENT)
 
 
 INPUTS = "inputs.json"

@@ -41,13 +41,15 @@ class ClassificationRows(TextRows):
         self, reading: Reading, logits: Logits, labels: Sequence[str], *, unanswerable: bool
     ) -> Prediction:
         probabilities = softmax(logits[0][0])
+        best = int(probabilities.argmax())
         return {
-            "label": labels[int(probabilities.argmax())],
+            "label": labels[best],
+            "score": float(probabilities[best]),
             "probabilities": dict(zip(labels, probabilities.tolist(), strict=True)),
         }
 
     def show(self, prediction: Prediction) -> str:
-        return f"{prediction['label']}\t{prediction['probabilities'][prediction['label']]:.3f}"
+        return f"{prediction['label']}\t{prediction['score']:.3f}"
 
 
 ROWS = ClassificationRows()

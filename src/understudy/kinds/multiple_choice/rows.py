@@ -91,10 +91,11 @@ class MultipleChoiceRows(RowKind):
         self, reading: Reading, logits: Logits, labels: Sequence[str], *, unanswerable: bool
     ) -> Prediction:
         probabilities = softmax(np.array([one[0].reshape(-1)[0] for one in logits]))
-        return {"choice": int(probabilities.argmax()), "probabilities": probabilities.tolist()}
+        best = int(probabilities.argmax())
+        return {"choice": best, "score": float(probabilities[best]), "probabilities": probabilities.tolist()}
 
     def show(self, prediction: Prediction) -> str:
-        return f"{prediction['choice']}\t{prediction['probabilities'][prediction['choice']]:.3f}"
+        return f"{prediction['choice']}\t{prediction['score']:.3f}"
 
 
 ROWS = MultipleChoiceRows()

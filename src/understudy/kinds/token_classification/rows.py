@@ -122,18 +122,18 @@ class TokenClassificationRows(RowKind):
             words = reading.row.get("words")
             found.append(
                 {
-                    "type": kind,
+                    "label": kind,
                     "text": reading.row["text"][start:end] if words is None else " ".join(words[start:end]),
                     "start": start,
                     "end": end,
-                    "probability": min(sure[word] for word in range(first, last + 1)),
+                    "score": min(sure[word] for word in range(first, last + 1)),
                 }
             )
         return {"entities": found}
 
     def show(self, prediction: Prediction) -> str:
         return "\t".join(
-            f"{one['text']} [{one['type']} {one['probability']:.3f}]" for one in prediction["entities"]
+            f"{one['text']} [{one['label']} {one['score']:.3f}]" for one in prediction["entities"]
         )
 
 

@@ -25,7 +25,7 @@ from understudy.models.pretrained import (
 from understudy.models.student import base_config, check_start
 from understudy.objectives.compose import weight_of
 from understudy.pipeline.preflight.planned_run import Finding, PlannedRun, num_parameters, untrained
-from understudy.recipe.distillation import IntermediateSettings, PatientSettings
+from understudy.recipe.distillation import LayerSettings, PatientSettings
 
 
 def check_teacher_head(planned: PlannedRun) -> Iterator[Finding]:
@@ -123,7 +123,7 @@ def check_layer_map(planned: PlannedRun) -> Iterator[Finding]:
     """Every student layer needs a teacher layer."""
     if planned.student_config is None:
         return
-    blocks: list[IntermediateSettings | PatientSettings | None] = [planned.layers]
+    blocks: list[LayerSettings | PatientSettings | None] = [planned.layers]
     blocks.append(planned.recipe.patient if planned.recipe.method == "patient" else None)
     for block in blocks:
         try:
@@ -146,12 +146,13 @@ def check_heads(planned: PlannedRun) -> Iterator[Finding]:
     layers = range(1, own_sizes(planned.student_config)["num_hidden_layers"] + 1)
     learnt = any(weight_of(f"attention_{number}", planned.layers.weights) for number in layers)
     if learnt and student != teacher:
+        block = planned.layers.block
         yield Finding(
             "heads",
             "error",
             f"the student has {student} attention heads and its teacher {teacher}. Read both as a common "
-            f"number of heads: --set intermediate.relation_heads={np.gcd(student, teacher)}; or leave "
-            "attention out: --set intermediate.weights.attention=0.",
+            f"number of heads: --set {block}.relation_heads={np.gcd(student, teacher)}; or leave attention "
+            f"out: --set {block}.weights.attention=0.",
         )
 
 
@@ -162,7 +163,7 @@ def check_widths(planned: PlannedRun) -> Iterator[Finding]:
     student, teacher = (
         own_sizes(one)["hidden_size"] for one in (planned.student_config, planned.teacher_config)
     )
-    blocks: dict[str, Any] = {"intermediate": planned.layers}
+    blocks: dict[str, Any] = {planned.layers.block: planned.layers} if planned.layers is not None else {}
     blocks["patient"] = planned.recipe.patient if planned.recipe.method == "patient" else None
     for name, block in blocks.items():
         if block is not None and block.projection == "none" and student != teacher:

@@ -19,7 +19,7 @@ from understudy.errors import ModelError, RecipeError
 from understudy.evaluation.score import EvaluationSplit, prepare_split
 from understudy.models.pretrained import load_config, load_tokenizer
 from understudy.models.student import base_config, check_start
-from understudy.recipe.distillation import IntermediateSettings
+from understudy.recipe.distillation import LayerSettings
 from understudy.recipe.recipe import Recipe
 
 _ASKED = 128  # rows a teacher is asked about
@@ -89,8 +89,10 @@ class PlannedRun:
         )
 
     @cached_property
-    def layers(self) -> IntermediateSettings | None:
-        return self.recipe.intermediate if self.recipe.method == "tinybert" else None
+    def layers(self) -> LayerSettings | None:
+        """The block that compares layers, if the method has one."""
+        blocks = {"tinybert": self.recipe.intermediate, "joint": self.recipe.joint}
+        return blocks.get(str(self.recipe.method))
 
 
 def untrained(config: Any, planned: PlannedRun) -> Any:
