@@ -105,11 +105,12 @@ def measure(path: Path, tokenizer_name: str) -> dict[str, float]:
         while not done.wait(0.01):
             peak = max(peak, anonymous_mb())
 
-    sampler = threading.Thread(target=sample)
+    sampler = threading.Thread(target=sample, daemon=True)  # an error ends the process
     sampler.start()
     start = time.perf_counter()
-    data = load_data(get_task("classification"), DataSettings(train=str(path)), ["train"])
-    encoded = encode(data.splits["train"], "classification", tokenizer, max_length=64)
+    task = get_task("classification")
+    data = load_data(task, DataSettings(train=str(path)), ["train"])
+    encoded = encode(data.splits["train"], task.kind, tokenizer, max_length=64)
     seconds = time.perf_counter() - start
     done.set()
     sampler.join()
