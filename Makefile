@@ -36,5 +36,6 @@ lowest:  ## unit tests with the lowest allowed version of every direct dependenc
 	HF_HUB_OFFLINE=1 $(VENV)-lowest/bin/python -m pytest -n 2 --dist loadfile -q tests/unit \
 		--ignore tests/unit/training/test_every_argument.py -W ignore::DeprecationWarning
 
+# In the order of the files: the slow ones of tests/docs and tests/integration come first.
 test:  ## all tests; those marked `real` skip where the assets are absent
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder

@@ -1,4 +1,4 @@
-"""understudy: make a small encoder learn the part of a large one."""
+"""understudy: distil a large encoder into a small one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m understudy`, and so `torchrun -m understudy`."""
+"""Entry point of `python -m understudy`, and thus of `torchrun -m understudy`."""
 
 from understudy.cli import main
 

@@ -1,18 +1,18 @@
-"""The errors a user can cause and mend. Each message says what was expected, what came, and what to do."""
+"""Errors that users can fix. Each message says what was expected, what was found, and what to do."""
 
 from __future__ import annotations
 
 
 class UnderstudyError(Exception):
-    """Base of every error that is the user's to mend; the command line prints it without a traceback."""
+    """The base of all errors that users can fix; the command line prints them without a traceback."""
 
 
 class MissingExtraError(UnderstudyError, ImportError):
-    """A package of an extra is not installed."""
+    """A package from an extra is not installed."""
 
     @classmethod
     def of(cls, error: ModuleNotFoundError) -> MissingExtraError:
-        """Say which extra has the module that was not found."""
+        """Build the error from a missing module, with the command that installs it."""
         return cls(
             f"this needs the package {error.name}, which is not installed: "
             "pip install 'understudy-distill[train]'"
@@ -24,7 +24,7 @@ class DataError(UnderstudyError):
 
 
 class RecipeError(UnderstudyError):
-    """A recipe names something that does not exist, or gives it a value that cannot be."""
+    """A recipe names something that does not exist, or has an invalid value."""
 
 
 class ModelError(UnderstudyError):
@@ -36,8 +36,8 @@ class OutputError(UnderstudyError):
 
 
 class TrainingError(UnderstudyError):
-    """Training cannot go on: a loss is no number any more."""
+    """Training cannot continue because a loss became NaN or infinite."""
 
 
 class PreflightError(UnderstudyError):
-    """A run would fail later: everything that was found, each with what to do."""
+    """A run would fail later; lists all findings, each with what to do."""

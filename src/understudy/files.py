@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and that can be told from others."""
+"""Atomic writes and content hashes of files."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 
 
 def hash_file(path: Path) -> str:
-    """SHA-256 of a file's content."""
+    """Return the SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_atomically(path: Path, content: str | Callable[[Path], object]) -> None:
-    """A reader sees the old file or the new one, never half of it, whoever else writes it too.
+    """Write a file so that readers see the old or the new content, never a part, even with several writers.
 
     Args:
-        content: text, or what writes to the path it is given.
+        content: the text, or a function that writes to the path it is given.
     """
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.writing")
     try:

@@ -1,4 +1,4 @@
-"""What this machine's processor can do."""
+"""The features of this machine's processor."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 
 def cpu_flags() -> set[str]:
-    """Instruction sets of the processor as /proc/cpuinfo names them; empty where there is no such file."""
+    """Return the processor's instruction sets as named in /proc/cpuinfo; empty if there is no such file."""
     values = cpu_info()
     return set(values.get("flags", values.get("Features", "")).split())
 
 
 def cpu_info() -> dict[str, str]:
-    """The lines of /proc/cpuinfo about the first core."""
+    """Return the entries of /proc/cpuinfo for the first core."""
     file = Path("/proc/cpuinfo")
     text = file.read_text().split("\n\n")[0] if file.exists() else ""
     pairs = (line.split(":", 1) for line in text.splitlines() if ":" in line)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def split_revision(name: str) -> tuple[str, str | None]:
-    """Split `name@revision` into both; a folder or a file that exists keeps its name whole.
+    """Split `name@revision` into both; an existing folder or file keeps its whole name.
 
     >>> split_revision("google-bert/bert-base-uncased@main")
     ('google-bert/bert-base-uncased', 'main')

@@ -1,7 +1,7 @@
-"""Run one job many times by number: in this process, in several of them, or by Ray Data.
+"""Run a job for many numbers: in this process, in several processes, or on Ray Data.
 
-A job is made once in every process by a function of picklable arguments, and then called with numbers. What
-it makes goes to disk; nothing comes back.
+A job is created once per process by a function of picklable arguments, and then called with numbers. Its
+results go to disk; nothing is returned.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Job = Callable[[int], None]
 
 
 def check_engine(engine: str) -> None:
-    """Refuse what is no engine."""
+    """Refuse an unknown engine."""
     if engine not in get_args(Engine):
         raise RecipeError(f"--engine must be one of {', '.join(get_args(Engine))}; got {engine!r}.")
 
@@ -28,7 +28,7 @@ def check_engine(engine: str) -> None:
 def run_jobs(
     engine: Engine, workers: int, numbers: Sequence[int], make_job: Callable[..., Job], *arguments: Any
 ) -> Iterator[int]:
-    """Do the job for every number; yields as often as one is done."""
+    """Run the job for every number; yield each number when it is done."""
     if not numbers:
         return
     if engine == "ray":
@@ -39,7 +39,7 @@ def run_jobs(
             job(number)
             yield number
     else:
-        # Spawned: a fork of a process that has run threads may hang.
+        # Spawned, since a fork of a process that has run threads may hang.
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(workers, context, _start_worker, (make_job, arguments)) as pool:
             yield from pool.map(_work, numbers)
@@ -55,7 +55,7 @@ def _start_worker(make_job: Callable[..., Job], arguments: Sequence[Any]) -> Non
 
 
 def _leave_with_parent() -> None:
-    """A worker whose parent was killed would go on, and then wait for ever."""
+    """Exit with the parent: a worker whose parent was killed would otherwise wait forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

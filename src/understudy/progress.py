@@ -1,4 +1,4 @@
-"""How far something long is: a bar, or a line now and then where there is no terminal."""
+"""Progress of long operations: a bar, or an occasional line if there is no terminal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SECONDS_BETWEEN_LINES = 30.0
 def progress(
     name: str, total: int, unit: str = "", *, leave: bool = False, hidden: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """Follow what is done inside; what it gives is called with how many more are done.
+    """Show the progress of the enclosed work; yields a function to call with the number of new items done.
 
     Args:
-        leave: whether the bar stays when all is done.
-        hidden: show nothing, as in a distributed run's other processes.
+        leave: whether the bar stays when everything is done.
+        hidden: show nothing, e.g. in the other processes of a distributed run.
 
     Example:
         >>> with progress("Scoring", 2, hidden=True) as advance:

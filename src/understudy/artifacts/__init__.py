@@ -1,2 +1,4 @@
-"""A student as an artifact: ONNX files, int8, what they need, and a card. `artifact` and `session` need no
-torch."""
+"""Students as artifacts: ONNX files, int8, a tokenizer and a model card.
+
+`artifact` and `session` do not need torch.
+"""

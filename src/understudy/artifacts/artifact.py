@@ -1,4 +1,4 @@
-"""An artifact's folder, and the artifact.json that says what is in it. Reading it needs no torch."""
+"""An artifact's folder, and its description in artifact.json. Reading it does not need torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from understudy.files import hash_file, write_atomically
 
 ARTIFACT = "artifact.json"
 TOKENIZER = "tokenizer.json"
-# Raised where a reader of the number before would go wrong.
+# Increased when older readers would misread the file.
 FORMAT = 1
 
 
@@ -23,10 +23,10 @@ class ExportedModel:
 
     Attributes:
         engine: `onnxruntime` or `openvino`.
-        file: from the artifact's folder; of OpenVINO the `.xml`, whose `.bin` lies beside it.
-        bytes: of all its files.
-        scores: on the development sets, with intervals: split to metric to figure.
-        kept_in_fp32: parts that are not quantised, since the score would have fallen.
+        file: relative to the artifact's folder; for OpenVINO the `.xml`, with its `.bin` next to it.
+        bytes: the size of all its files.
+        scores: scores on the development sets with intervals: split to metric to figure.
+        kept_in_fp32: parts that are not quantised because the score would have dropped.
     """
 
     engine: str
@@ -38,19 +38,19 @@ class ExportedModel:
 
 @dataclass(frozen=True)
 class Artifact:
-    """What artifact.json says.
+    """The content of artifact.json.
 
     Attributes:
-        fields: of a row: `text`, `text_pair`; `question`, `context` …
-        labels: in the order of the logits; None where there are no names.
+        fields: the fields of a row: `text`, `text_pair`; `question`, `context` …
+        labels: label names in the order of the logits; None if there are no names.
         unanswerable: whether a question may have no answer.
         max_length, stride, truncation_side: see `TextReader`.
-        padding: each input of the model but the mask, and what fills it up.
-        inputs, outputs: of the models, in their order.
-        models: by name; `int8`, `fp32` …
-        default: the one that is used where none is named.
+        padding: each input of the model except the mask, with its padding value.
+        inputs, outputs: names of the models' inputs and outputs, in order.
+        models: the models by name: `int8`, `fp32` …
+        default: the model that is used if none is named.
         files: every file that a prediction needs, with its SHA-256.
-        details: figures of the export that nothing but people read.
+        details: figures of the export, for information only.
     """
 
     task: str
@@ -71,14 +71,14 @@ class Artifact:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def choose(self, model: str | None) -> ExportedModel:
-        """A model by its name, or the default."""
+        """Return a model by name, or the default."""
         if model is not None and model not in self.models:
             raise ModelError(f"the artifact has {', '.join(self.models)}; got {model!r}.")
         return self.models[model or self.default]
 
 
 def write_artifact(folder: Path, artifact: Artifact) -> dict[str, Any]:
-    """artifact.json: its presence says that the export is finished."""
+    """Write artifact.json, whose presence marks the export as finished."""
     content = {"format": FORMAT, **asdict(artifact)}
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
     write_atomically(folder / ARTIFACT, text + "\n")
@@ -87,7 +87,7 @@ def write_artifact(folder: Path, artifact: Artifact) -> dict[str, Any]:
 
 
 def read_artifact(folder: Path) -> Artifact:
-    """What a folder's artifact.json says, checked."""
+    """Read and check a folder's artifact.json."""
     file = folder / ARTIFACT
     if not folder.is_dir():
         raise ModelError(f"{folder} is not a folder. Give one that understudy export or run wrote.")
@@ -125,7 +125,7 @@ def _check(file: Path, artifact: Artifact) -> None:
 
 
 def checked_file(folder: Path, artifact: Artifact, name: str) -> Path:
-    """A file of an artifact's, refused where it is not the one that was exported."""
+    """Return the path of an artifact's file, refusing one that does not match its hash."""
     path = folder / name
     if not path.is_file():
         raise ModelError(f"{path} is missing. Copy the whole artifact, or export the student again.")

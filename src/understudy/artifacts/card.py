@@ -1,4 +1,4 @@
-"""The README.md of an artifact: what it is, how good, how fast, how to use it."""
+"""The model card of an artifact: what it is, how good, how fast, and how to use it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _CITATIONS = {
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a student comes from, as far as it is known.
+    """The origin of a student, as far as it is known.
 
     Attributes:
-        name: of the student, for the title.
-        teacher: its name, not a path of somebody's machine.
+        name: the name of the student, for the title.
+        teacher: the teacher's name, not a local path.
         method: `tinybert`, `joint`, `patient`, `soft-labels`, or None for a model that was not distilled.
         data: the dataset's name.
         teacher_scores: split to metric to figure.
@@ -42,7 +42,7 @@ class Origin:
 
 
 def write_card(artifact: Artifact, origin: Origin, kind: RowKind) -> str:
-    """The text of README.md."""
+    """Return the text of README.md."""
     parts = [
         f"---\n{_metadata(artifact, origin, kind)}\n---",
         f"# {origin.name}",

@@ -36,18 +36,18 @@ from understudy.evaluation.score import (
 logger = logging.getLogger(__name__)
 
 
-# As transformers.js looks for them.
+# The names that transformers.js expects.
 FP32, INT8 = "onnx/model.onnx", "onnx/model_quantized.onnx"
 
 
 OPENVINO = "openvino/model_int8.xml"
 
 
-# fp32 by another engine adds up in another order; more than this is another model.
+# Another engine sums in another order in fp32; a larger difference means a different model.
 PARITY = 1e-3
 
 
-_SAMPLE = 256  # rows, to see which part quantisation hurts
+_SAMPLE = 256  # rows for measuring which part quantisation hurts
 
 
 _BATCH = 32
@@ -55,11 +55,11 @@ _BATCH = 32
 
 @dataclass(frozen=True)
 class ExportSubject:
-    """What is exported, and the rows it is tried on.
+    """A model to export, and the rows to test it on.
 
     Attributes:
         name: folder or hub name of the model.
-        train: encoded rows to calibrate with; None where nothing is calibrated.
+        train: encoded rows for calibration; None if nothing is calibrated.
     """
 
     name: str
@@ -78,7 +78,7 @@ class ExportSubject:
 
 @dataclass
 class FormMaker:
-    """Makes one form after the other in a folder, each run and scored."""
+    """A writer of the forms of a model, which runs and scores each of them."""
 
     subject: ExportSubject
     folder: Path
@@ -90,7 +90,7 @@ class FormMaker:
     scores: dict[str, Score] = field(default_factory=dict)
 
     def fp32(self) -> None:
-        """The file that says what torch says."""
+        """Export fp32, and check that it reproduces torch's outputs."""
         subject, file = self.subject, self.folder / FP32
         truth = {
             name: predict_logits(subject.model, subject.tokenizer, split.encoded, batch_size=_BATCH)
@@ -114,7 +114,7 @@ class FormMaker:
         self._add("fp32", "onnxruntime", [file], self.scores)
 
     def int8(self) -> None:
-        """Weights in 8 bits, all of them or as many as keep the score."""
+        """Quantise weights to 8 bits, all of them or as many as keep the score."""
         source, target = self.folder / FP32, self.folder / INT8
         parts = list(parts_of(source))
 
@@ -125,7 +125,7 @@ class FormMaker:
         self._gate("int8", "onnxruntime", parts, make, [target])
 
     def openvino(self) -> None:
-        """Weights and activations in 8 bits, by ranges seen on training rows."""
+        """Quantise weights and activations to 8 bits, with ranges from training rows."""
         from understudy.artifacts.openvino import quantize_openvino
 
         source, target = self.folder / FP32, self.folder / OPENVINO
@@ -162,7 +162,7 @@ class FormMaker:
             return max(lost)
 
         def harm() -> dict[str, float]:
-            """The mean squared change of the logits of some rows, by each part alone."""
+            """Return the mean squared change of some rows' logits from quantising each part alone."""
             logger.warning("%s loses too much: looking for the parts that it hurts most", name)
             found = {}
             for part in parts:
@@ -209,7 +209,7 @@ class FormMaker:
         name, split = next(iter(self.subject.splits.items()))
         chosen = np.random.default_rng(0).permutation(len(split.encoded))[:_SAMPLE]
         found = run_exported(file, engine, self.subject, split.encoded.select(chosen))
-        # Where rows were shorter than the split's longest, their logits are padded less.
+        # If the rows are shorter than the split's longest, their logits have less padding.
         return float(
             np.mean(
                 [
@@ -221,7 +221,7 @@ class FormMaker:
 
 
 def run_exported(file: Path, engine: str, subject: ExportSubject, encoded: Any) -> Logits:
-    """Logits of encoded rows by an exported file."""
+    """Return the logits of encoded rows from an exported file."""
     session = open_file(file, engine, subject.inputs, subject.kind.outputs, threads=None)
 
     def run(batch: Mapping[str, Tensor]) -> tuple[NDArray[np.float32], ...]:
@@ -239,7 +239,7 @@ def _difference(first: Logits, second: Logits) -> float:
 
 
 def _batches(subject: ExportSubject, rows: EvaluationSplit) -> list[dict[str, NDArray[np.int64]]]:
-    """Some training rows, one by one: a batch's padding is nothing to calibrate with."""
+    """Return some training rows, one by one, so that padding does not affect the calibration."""
     collate = Collator(subject.tokenizer)
     chosen = np.random.default_rng(0).permutation(len(rows.encoded))[:_SAMPLE].tolist()
     made = []

@@ -1,4 +1,4 @@
-"""An export is finished only when what it lost is known, and is little enough."""
+"""The quantisation gate: an export is finished only if its loss is measured and small enough."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def quantize_less(
     *,
     tolerance: float,
 ) -> tuple[Made, list[dict[str, object]]]:
-    """Quantise everything, and then less and less until the score is kept.
+    """Quantise everything, then fewer and fewer parts until the score is kept.
 
     Args:
-        make: a model with these parts left as they are.
-        points_lost: what it loses of its score, in hundredths.
-        harm: of each part, what quantising it alone does to the logits; asked only where it is needed.
+        make: makes a model with these parts left in fp32.
+        points_lost: returns how much of its score a model loses, in hundredths.
+        harm: returns how much quantising each part alone changes the logits; called only if needed.
         tolerance: points that may be lost.
 
     Returns:
-        The model, and what was tried: the parts kept, and the points lost.
+        The model, and the attempts: parts kept in fp32, and points lost.
     """
     kept: list[str] = []
     order: list[str] | None = None
@@ -40,7 +40,7 @@ def quantize_less(
         if order is None:
             found = harm()
             order = sorted(found, key=lambda part: -found[part])
-        if len(kept) >= len(order) - 1:  # a model of which nothing is quantised is the fp32 one
+        if len(kept) >= len(order) - 1:  # quantising nothing would give the fp32 model
             least = min(float(str(one["points_lost"])) for one in tried)
             raise ModelError(
                 f"int8 loses {tried[0]['points_lost']} points, and {least} at the least with some parts left "

@@ -1,4 +1,4 @@
-"""An ONNX file's weights in 8 bits, by parts: the embeddings, each layer, the head."""
+"""Quantise an ONNX file's weights to 8 bits, by parts: the embeddings, each layer, the head."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from understudy.artifacts.onnx import SCOPES
 from understudy.models.families import stack_names
 
-# Products with weights, and embeddings. (Gemm becomes MatMul on the way.)
+# Products with weights, and embeddings. (Gemm is converted to MatMul.)
 _QUANTIZED = ("MatMul", "Gemm", "Gather")
 EMBEDDINGS, HEAD = "embeddings", "head"
 
 
 def parts_of(file: Path) -> dict[str, list[str]]:
-    """The parts that can be quantised, each with the names of its nodes."""
+    """Return the parts that can be quantised, each with the names of its nodes."""
     model = onnx.load(file)
     weights = {one.name for one in model.graph.initializer}
     parts: dict[str, list[str]] = {}
@@ -34,7 +34,7 @@ def parts_of(file: Path) -> dict[str, list[str]]:
 
 
 def _part(node: Any) -> str:
-    """Where a node stands in the model, by the names of its modules that the exporter leaves."""
+    """Return the part of the model that a node belongs to, from the module names left by the exporter."""
     scopes = next((one.value for one in node.metadata_props if one.key == SCOPES), "")
     found = re.search(rf"\.(?:{'|'.join(stack_names())})\.(\d+)(?:\.|$)", scopes.replace("'", "."))
     if found:
@@ -43,16 +43,16 @@ def _part(node: Any) -> str:
 
 
 def quantize(source: Path, target: Path, *, keep: Collection[str] = ()) -> None:
-    """Quantise an ONNX file's weights; activations are quantised as they come, tensor by tensor.
+    """Quantise an ONNX file's weights; activations are quantised dynamically, tensor by tensor.
 
     Args:
-        keep: parts that stay as they are.
+        keep: parts to leave in fp32.
     """
-    parts = parts_of(source) if keep else {}  # which reads the whole file
+    parts = parts_of(source) if keep else {}  # parts_of reads the whole file
     kept = [name for part, names in parts.items() if part in keep for name in names]
     root = logging.getLogger()
     level = root.level
-    root.setLevel(logging.ERROR)  # it recommends a preparation that such a graph does not need
+    root.setLevel(logging.ERROR)  # it recommends preprocessing, which such a graph does not need
     try:
         quantize_dynamic(
             source,
@@ -60,7 +60,7 @@ def quantize(source: Path, target: Path, *, keep: Collection[str] = ()) -> None:
             op_types_to_quantize=["MatMul", "Gather"],
             weight_type=QuantType.QInt8,
             per_channel=True,
-            # A Gemm has another name once it is a MatMul.
+            # A Gemm is renamed when it becomes a MatMul.
             nodes_to_exclude=[*kept, *(f"{name}_MatMul" for name in kept)],
         )
     finally:

@@ -1,4 +1,4 @@
-"""A student as one ONNX file."""
+"""Export a student as one ONNX file."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from understudy.data.encode import ENCODER_INPUTS
 from understudy.data.kind import Kind
 from understudy.files import write_atomically
 
-# What ONNX Runtime of the last two years reads; later ones bring nothing that an encoder needs.
+# Supported by ONNX Runtime for two years; later opsets add nothing that an encoder needs.
 OPSET = 20
-# Where in the model a node stands. All else that the exporter notes is of the machine it ran on.
+# The position of a node in the model. All other metadata of the exporter is specific to its machine.
 SCOPES = "pkg.torch.onnx.name_scopes"
 
 
 def input_names(model: PreTrainedModel, tokenizer_names: Sequence[str]) -> tuple[str, ...]:
-    """What the tokenizer gives and the model takes."""
+    """Return the names of inputs that the tokenizer provides and the model accepts."""
     taken = inspect.signature(model.forward).parameters
     given = {*tokenizer_names, "attention_mask"}
     return tuple(name for name in ENCODER_INPUTS if name in taken and name in given)
 
 
 class TensorModel(nn.Module):
-    """A model of tensors alone: B texts of L tokens in, logits out.
+    """A model with only tensors as inputs and outputs: B texts of L tokens to logits.
 
-    Of multiple choice every choice is a text of its own, with one logit.
+    For multiple choice every choice is a separate text with one logit.
     """
 
     def __init__(self, model: PreTrainedModel, kind: Kind, names: Sequence[str]) -> None:
@@ -51,18 +51,18 @@ class TensorModel(nn.Module):
 def export_onnx(model: PreTrainedModel, kind: Kind, names: Sequence[str], path: Path) -> None:
     """Write a model to one file, for any number of texts of any length."""
     model.to("cpu")  # type: ignore[arg-type]  # transformers' decorator loses the type
-    # Fused attention is taken apart by the exporter, with guards against rows without a token.
+    # The exporter decomposes fused attention, adding guards against rows without tokens.
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
-    # Two texts and more than one token: sizes of one would be taken for constants.
+    # Two texts and several tokens: sizes of one would be treated as constants.
     example = tuple(torch.ones(2, 6, dtype=torch.long) for _ in names)
     chatter = logging.getLogger("torch.onnx")
     level = chatter.level
     chatter.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the exporter, about itself
+            warnings.simplefilter("ignore")  # the exporter's warnings about itself
             program = torch.onnx.export(
                 TensorModel(model, kind, names).eval(),
                 example,
@@ -83,7 +83,7 @@ def export_onnx(model: PreTrainedModel, kind: Kind, names: Sequence[str], path: 
         del node.metadata_props[:]
         node.metadata_props.extend(scopes)
         node.doc_string = ""
-    del exported.graph.value_info[:]  # and the exporter's guesses of shapes, which quantisation trips over
+    del exported.graph.value_info[:]  # the exporter's inferred shapes, which break quantisation
     del exported.graph.metadata_props[:]
     del exported.metadata_props[:]
     write_atomically(path, lambda temporary: onnx.save(exported, temporary))

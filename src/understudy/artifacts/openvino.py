@@ -1,4 +1,4 @@
-"""int8 for OpenVINO: weights and activations in 8 bits, by ranges seen on real rows (extra `openvino`)."""
+"""int8 for OpenVINO: 8-bit weights and activations, calibrated on real rows (extra `openvino`)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def quantize_openvino(
     """Quantise an ONNX file to OpenVINO's `.xml` and `.bin`.
 
     Args:
-        rows: inputs of the model that its activations' ranges are taken from.
-        keep: parts that stay as they are; see `parts_of`.
+        rows: model inputs to calibrate the ranges of activations with.
+        keep: parts to leave in fp32; see `parts_of`.
     """
     try:
         import nncf
@@ -29,7 +29,7 @@ def quantize_openvino(
     nncf.set_log_level(logging.ERROR)
     model = openvino.convert_model(source)
     kept = {name for part, names in parts_of(source).items() if part in keep for name in names}
-    if HEAD in keep:  # the last product has its output's name
+    if HEAD in keep:  # the last product has the name of its output
         kept |= {name for output in model.outputs for name in output.names}
     # A product with a bias becomes two nodes: NAME/WithoutBiases and the sum.
     found = [one.get_friendly_name() for one in model.get_ops()]

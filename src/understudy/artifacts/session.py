@@ -1,4 +1,4 @@
-"""Run an exported model: arrays in, logits out. Needs its engine and numpy alone."""
+"""Run an exported model, from arrays to logits, with only its engine and numpy."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Session = Callable[[Arrays], Logits]
 
 
 def open_model(folder: Path, artifact: Artifact, model: ExportedModel, *, threads: int | None) -> Session:
-    """A model of an artifact's, ready to run.
+    """Open a model of an artifact.
 
     Args:
-        threads: of one pass; the engine's choice where None.
+        threads: threads per forward pass. Defaults to the engine's choice.
     """
     path = checked_file(folder, artifact, model.file)
     if model.engine == "openvino":
@@ -33,13 +33,13 @@ def open_model(folder: Path, artifact: Artifact, model: ExportedModel, *, thread
 def open_file(
     path: Path, engine: str, inputs: Sequence[str], outputs: Sequence[str], *, threads: int | None
 ) -> Session:
-    """A model's file, ready to run."""
+    """Open a model file."""
     if engine not in _ENGINES:
         raise ModelError(f"{path}: the engine must be one of {', '.join(_ENGINES)}; got {engine!r}.")
     return _ENGINES[engine](path, tuple(inputs), tuple(outputs), threads)
 
 
-# A sum fused with the normalisation after it takes several times as long as the two (docs/LOG.md).
+# A sum fused with the layer norm after it is several times slower than the two separately (docs/LOG.md).
 _SLOWER = ["SkipLayerNormFusion"]
 
 
@@ -54,7 +54,7 @@ def _open_onnx(path: Path, inputs: tuple[str, ...], outputs: tuple[str, ...], th
         session = onnxruntime.InferenceSession(
             str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=_SLOWER
         )
-    except Exception as error:  # its errors have no common base
+    except Exception as error:  # its errors have no common base class
         raise ModelError(
             f"{path} cannot be run by onnxruntime {onnxruntime.__version__}: {error}\nExport the student "
             "again, or use a newer onnxruntime."
@@ -76,7 +76,7 @@ def _open_openvino(
         import openvino
     except ImportError:
         raise ModelError(f"{path} needs OpenVINO: pip install -e '.[openvino]'.") from None
-    # Its own choice on many CPUs is bf16, which is another model than the one that was scored.
+    # Its default on many CPUs is bf16, which differs from the model that was scored.
     settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"}
     if threads:
         settings["INFERENCE_NUM_THREADS"] = threads
@@ -109,7 +109,7 @@ def _check_names(path: Path, expected: Sequence[str], found: Sequence[str]) -> N
 
 
 def pad(rows: Sequence[Mapping[str, Sequence[int]]], padding: Mapping[str, int]) -> dict[str, Any]:
-    """Token ids of several texts as arrays of one width, with the mask that tells them from padding."""
+    """Pad the token ids of several texts to arrays of one width, with an attention mask."""
     lengths = [len(row["input_ids"]) for row in rows]
     width = padded_width(lengths)
     arrays = {name: np.full((len(rows), width), value, np.int64) for name, value in padding.items()}

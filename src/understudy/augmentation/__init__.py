@@ -1,1 +1,1 @@
-"""TinyBERT's data augmentation: words replaced by what a masked language model or word vectors offer."""
+"""TinyBERT's data augmentation: replaces words using a masked language model or word vectors."""

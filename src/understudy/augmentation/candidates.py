@@ -1,8 +1,8 @@
-"""What may stand at a word's place (TinyBERT Algorithm 1, lines 5 to 10): the masked language model's most
+"""Candidates to replace a word (TinyBERT Algorithm 1, lines 5 to 10): the masked language model's most
 probable words, or the nearest ones by word vectors.
 
-Every forward pass has the same number of rows for its length, filled up with copies where there are fewer:
-then what a row gives does not depend on how many others there are.
+Every forward pass has a fixed number of rows for its length, filled up with copies if there are fewer, so
+that the result for a row does not depend on how many others there are.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from understudy.errors import ModelError
 
 LENGTH_STEP = 8
 TOKENS_PER_PASS = 4_096
-_SPELLINGS = 4  # of the word itself that may be among the most probable
+_SPELLINGS = 4  # spellings of the word itself that may be among the most probable
 
 
 class MaskedWords:
-    """The most probable whole words of a masked language model at one masked place of a text.
+    """The most probable whole words of a masked language model at a masked position of a text.
 
     Args:
-        count: K, how many.
-        max_length: of tokens around the place that the model reads.
+        count: K, the number of words.
+        max_length: the number of tokens around the position that the model reads.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class MaskedWords:
             raise ModelError(f"the model's vocabulary has {sum(allowed)} whole words; {count} are needed.")
 
     def __call__(self, questions: Sequence[Question]) -> list[tuple[str, ...]]:
-        """Candidates of each question, the most probable first, none of them the word itself."""
+        """Return the candidates for each question, most probable first, without the word itself."""
         if not questions:
             return []
         inputs = self.mask(questions)
@@ -72,7 +72,7 @@ class MaskedWords:
         for place, (ids, _) in enumerate(inputs):
             by_length[-(-len(ids) // LENGTH_STEP) * LENGTH_STEP].append(place)
         result: list[tuple[str, ...]] = [()] * len(questions)
-        # Around all passes: autocast keeps the weights it has cast, but not in inference mode.
+        # Around all passes: autocast caches the weights it has cast, but not in inference mode.
         with torch.no_grad(), self._autocast():
             for length, places in sorted(by_length.items(), reverse=True):
                 rows = rows_of(length)
@@ -92,7 +92,7 @@ class MaskedWords:
         return tuple(other for other in words if other.casefold() != word.casefold())[: self.count]
 
     def mask(self, questions: Sequence[Question]) -> list[tuple[list[int], int]]:
-        """Each text as token ids with one mask in place of the word's pieces, and where the mask is."""
+        """Return each text's token ids with one mask in place of the word's tokens, and its position."""
         texts = list(dict.fromkeys(question.text for question in questions))
         encoded = self.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
         found = {
@@ -107,7 +107,7 @@ class MaskedWords:
         start, stop = pieces_of(offsets, span)
         mask = self.tokenizer.mask_token_id
         masked = [*ids[:start], mask, *ids[stop:]]
-        # Of a long text what stands around the word, as much before it as after it where there is.
+        # For a long text, keep the surroundings of the word, as much before it as after it if possible.
         left = max(0, min(start - self.window // 2, len(masked) - self.window))
         masked = [*self.before, *masked[left : left + self.window], *self.after]
         return masked, len(self.before) + start - left
@@ -115,7 +115,7 @@ class MaskedWords:
     def most_probable(
         self, inputs: Sequence[tuple[list[int], int]], length: int, rows: int
     ) -> list[list[int]]:
-        """Token ids of whole words at the masks, a few more than K."""
+        """Return token ids of whole words at the masks, a few more than K."""
         padding = self.tokenizer.pad_token_id
         filled = [*inputs, *[inputs[-1]] * (rows - len(inputs))]
         ids_BL = torch.tensor([ids + [padding] * (length - len(ids)) for ids, _ in filled])
@@ -129,7 +129,7 @@ class MaskedWords:
         return best
 
     def logits(self, ids_BL: Tensor, mask_BL: Tensor, places_B: Tensor) -> Tensor:
-        """The model's logits at one place of each row: its head sees no other."""
+        """Return the model's logits at one position per row; only that position goes through the head."""
 
         def keep_places(_: Any, __: Any, output: Any) -> Any:
             states_BLH = output[0]
@@ -147,12 +147,12 @@ class MaskedWords:
 
 
 def rows_of(length: int) -> int:
-    """How many rows of a length go through the model together."""
+    """Return how many rows of a length go through the model together."""
     return max(1, TOKENS_PER_PASS // length)
 
 
 def pieces_of(offsets: np.ndarray[Any, Any], span: tuple[int, int]) -> tuple[int, int]:
-    """The first and behind the last token of those that a span of characters touches."""
+    """Return the range of tokens that overlap a span of characters."""
     touched = np.flatnonzero((offsets[:, 0] < span[1]) & (offsets[:, 1] > span[0]))
     if not len(touched):  # characters that the tokenizer drops
         place = int(np.searchsorted(offsets[:, 0], span[0]))
@@ -161,7 +161,7 @@ def pieces_of(offsets: np.ndarray[Any, Any], span: tuple[int, int]) -> tuple[int
 
 
 def whole_words(tokenizer: PreTrainedTokenizerFast, size: int) -> list[str | None]:
-    """For each token id the word it is, where it is a whole one; pieces and special tokens are none."""
+    """Return the word for each token id that is a whole word; None for word pieces and special tokens."""
     texts = [text.strip() for text in tokenizer.batch_decode([[token] for token in range(len(tokenizer))])]
     special = set(tokenizer.all_special_ids)
     again = tokenizer([f"a {text}" if is_word(text) else "a" for text in texts], add_special_tokens=False)
@@ -174,10 +174,10 @@ def whole_words(tokenizer: PreTrainedTokenizerFast, size: int) -> list[str | Non
 
 
 class Candidates:
-    """Where candidates come from, as TinyBERT Algorithm 1 chooses.
+    """The source of candidates, as chosen by TinyBERT Algorithm 1.
 
-    Words of one piece are the masked language model's. Words of several are the vectors' where they know
-    the word, and the model's for one mask otherwise. Entities are others of their type.
+    Words of one token get candidates from the masked language model. Words of several get them from the
+    vectors if they know the word, otherwise from the model with one mask. Entities get others of their type.
     """
 
     def __init__(
@@ -189,12 +189,12 @@ class Candidates:
         self.masked_words = masked_words
         self.vectors = vectors
         self.entities = entities
-        # Of each distinct word once: its neighbours, and whether it has several pieces.
+        # Cached for each distinct word: its neighbours, and whether it has several tokens.
         self._near: dict[str, tuple[str, ...]] = {}
         self._has_pieces: dict[str, bool] = {}
 
     def __call__(self, questions: Iterable[Question]) -> dict[Question, Sequence[str]]:
-        """Candidates by question."""
+        """Return the candidates by question."""
         asked = list(dict.fromkeys(questions))
         answers: dict[Question, Sequence[str]] = {
             question: [name for name in self.entities[question.entity] if name != question.word]
@@ -211,11 +211,11 @@ class Candidates:
         return answers | dict(zip(rest, self.masked_words(rest), strict=True))
 
     def _look_up(self, words: set[str]) -> None:
-        """Find the neighbours of new words that have several pieces."""
+        """Look up the neighbours of new words that have several tokens."""
         new = sorted(words - set(self._has_pieces))
         if not new or self.vectors is None:
             return
-        # Behind another word, as most stand; a tokenizer may read the first word of a text otherwise.
+        # After another word, as usual; a tokenizer may treat the first word of a text differently.
         pieces = self.masked_words.tokenizer([f"a {word}" for word in new], add_special_tokens=False)
         self._has_pieces |= {word: len(ids) > 2 for word, ids in zip(new, pieces["input_ids"], strict=True)}
         several = [word for word in new if self._has_pieces[word]]

@@ -1,6 +1,6 @@
-"""Texts of a row that may change, and the texts and words that a change gives.
+"""The texts of a row that may change, and the results of changing them.
 
-Which texts those are is the kind's to say: see `sides` and `change` of `understudy.data.kind.Kind`.
+The kind determines which texts these are: see `sides` and `change` of `understudy.data.kind.Kind`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Side:
 
 
 def plain_side(name: str, text: str, stop_words: frozenset[str], taken: Sequence[Span] = ()) -> Side:
-    """A text whose words may change, but for those in the spans that are taken."""
+    """Return a text whose words may change, except those in the `taken` spans."""
     free = [
         span
         for span in find_words(text, stop_words)
@@ -36,17 +36,17 @@ def plain_side(name: str, text: str, stop_words: frozenset[str], taken: Sequence
 
 
 def change_text(side: Side, variant: Variant) -> str:
-    """The text of a side with a variant's replacements."""
+    """Return the text of a side with a variant's replacements."""
     return put_words(side.text, [(one.span, one.new) for one in variant])
 
 
 def moved_by(variant: Variant, place: int) -> int:
-    """How far replacements before a place move it."""
+    """Return how far the replacements before a place move it."""
     return sum(len(one.new) - len(one.old) for one in variant if one.span[1] <= place)
 
 
 def word_starts(words: Sequence[str]) -> list[int]:
-    """Where each word starts in the words joined by spaces."""
+    """Return where each word starts when the words are joined by spaces."""
     starts, start = [], 0
     for word in words:
         starts.append(start)
@@ -55,13 +55,13 @@ def word_starts(words: Sequence[str]) -> list[int]:
 
 
 def replace_words(words: Sequence[str], tags: Sequence[str], variant: Variant) -> tuple[list[str], list[str]]:
-    """Words and tags with replacements; what has more words than before brings tags for them."""
+    """Return words and tags with replacements; a longer replacement brings tags for its additional words."""
     new = {one.span[0]: one for one in variant}
     made_words: list[str] = []
     made_tags: list[str] = []
     end = 0
     for word, start, tag in zip(words, word_starts(words), tags, strict=True):
-        if start < end:  # the rest of an entity that was replaced
+        if start < end:  # the rest of a replaced entity
             continue
         one = new.get(start)
         if one is None:

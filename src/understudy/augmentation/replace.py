@@ -1,4 +1,4 @@
-"""TinyBERT Algorithm 1: pure, with all its randomness given to it."""
+"""TinyBERT Algorithm 1 as pure functions, with random numbers as input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from understudy.augmentation.words import Span, match_case, put_words
 
 @dataclass(frozen=True)
 class Place:
-    """Something that may be replaced: a word, or a whole entity of a type."""
+    """A place that may be replaced: a word, or a whole entity of a type."""
 
     span: Span
     entity: str | None = None
@@ -23,7 +23,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Question:
-    """What may stand at a span of a text instead?"""
+    """A request for candidates to replace a span of a text."""
 
     text: str
     span: Span
@@ -36,7 +36,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Replacement:
-    """A place of the original text and what stands there now."""
+    """A place in the original text and its new content."""
 
     span: Span
     old: str
@@ -47,9 +47,9 @@ Variant = list[Replacement]
 
 
 def draw(seed: int, row: int, num_variants: int, num_places: int) -> NDArray[np.float64]:
-    """Two uniform numbers for every place of every variant, decided by the seed and the row alone.
+    """Draw two uniform numbers for every place of every variant, depending only on the seed and the row.
 
-    The first says whether the place is replaced, the second by which candidate.
+    The first decides whether the place is replaced, the second selects the candidate.
 
     Returns:
         An array VP2.
@@ -66,17 +66,17 @@ def vary(
     probability: float,
     sequential: bool,
 ) -> Generator[Question, Sequence[str], Variant]:
-    """One variant of a text, as TinyBERT Algorithm 1 makes it (lines 3 to 15).
+    """Generate one variant of a text with TinyBERT Algorithm 1 (lines 3 to 15).
 
-    Asks for candidates as it goes, and only where they are needed: of a place that stays as it is the
-    algorithm makes no use of them. A place without candidates stays as it is too.
+    Yields a question only when candidates are needed; the algorithm does not use those of places that it
+    leaves unchanged. A place without candidates is left unchanged too.
 
     Args:
-        places: in the order of the text.
-        draws_P2: from `draw`.
+        places: the places, in the order of the text.
+        draws_P2: random numbers from `draw`.
         probability: p_t.
-        sequential: each question shows the replacements before it, as the algorithm is written; otherwise
-            it shows the original text.
+        sequential: whether each question contains the replacements before it, as the algorithm is written, or
+            the original text.
     """
     variant: Variant = []
     shift = 0  # how much longer the text before a place has become

@@ -1,8 +1,8 @@
-"""Algorithm 1 over a whole training set: shard by shard, in process or on Ray Data.
+"""Run Algorithm 1 over a whole training set, shard by shard, in process or on Ray Data.
 
-A shard is the variants of 512 rows. Which rows those are, and what becomes of them, is decided by the
-data, the settings and the seed, so that shards are the same whoever makes them, and in whatever order. A
-shard appears whole or not at all; one that is there is not made again.
+A shard holds the variants of 512 rows. Its rows and their variants depend only on the data, the settings and
+the seed, so shards are the same whichever worker writes them and in whatever order. Shards are written
+atomically, and existing ones are not rewritten.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from understudy.files import write_atomically
 
 Row = Mapping[str, Any]
 Ask = Callable[[Iterable[Question]], Mapping[Question, Sequence[str]]]
-"""Questions to their candidates."""
+"""A function that maps questions to candidates."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A variant of a row, to be made: which side changes, and the random numbers that decide how."""
+    """A planned variant of a row: the side to change, and the random numbers to use."""
 
     row: Row
     number: int
@@ -44,10 +44,10 @@ class Attempt:
 def augment_rows(
     rows: Sequence[Row], kind: Kind, settings: AugmentSettings, seed: int, ask: Ask
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """Each row, and behind it its variants that are new; and how many there were of what.
+    """Return each row followed by its new variants, and the counts.
 
     Args:
-        rows: checked ones, with their number in `row`, and labels by name.
+        rows: checked rows, with their number in `row` and labels by name.
     """
     planned = [plan_attempts(row, kind, settings, seed) for row in rows]
     attempts = [attempt for planned_row in planned for attempt in planned_row]
@@ -72,7 +72,7 @@ def augment_rows(
 
 
 def plan_attempts(row: Row, kind: Kind, settings: AugmentSettings, seed: int) -> list[Attempt]:
-    """A row's N_a variants, which change its sides in turn; none where nothing can be changed."""
+    """Plan a row's N_a variants, which change its sides in turn; none if nothing can be changed."""
     stop_words = load_stop_words(settings.stop_words)
     sides = kind.sides(dict(row), stop_words, swap_entities=settings.entities == "swap")
     sides = [side for side in sides if side.places]
@@ -86,7 +86,7 @@ def plan_attempts(row: Row, kind: Kind, settings: AugmentSettings, seed: int) ->
 
 
 def make_variants(attempts: Sequence[Attempt], settings: AugmentSettings, ask: Ask) -> list[Variant]:
-    """The variants of all attempts, made together so that questions are asked many at a time."""
+    """Generate the variants of all attempts together, so that questions are asked in batches."""
     sequential = settings.context == "sequential"
     running = [
         vary(
@@ -108,7 +108,7 @@ def make_variants(attempts: Sequence[Attempt], settings: AugmentSettings, ask: A
             variants[place] = stop.value
 
     answers: dict[Question, Sequence[str]] = {}
-    if not sequential:  # what will be asked is known beforehand
+    if not sequential:  # all questions are known beforehand
         answers |= ask(_questions(attempts, settings.probability))
     for place in range(len(attempts)):
         go_on(place, None)
@@ -121,7 +121,7 @@ def make_variants(attempts: Sequence[Attempt], settings: AugmentSettings, ask: A
 
 
 def _questions(attempts: Iterable[Attempt], probability: float) -> list[Question]:
-    """What variants of original texts ask, each question once."""
+    """Return the distinct questions of variants of original texts."""
     return list(
         dict.fromkeys(
             Question(attempt.side.text, place.span, place.entity)
@@ -142,7 +142,7 @@ def _content(row: Row) -> str:
 def _with_origin(
     row: Row, seed: int, attempt: Attempt | None = None, variant: Sequence[Replacement] = ()
 ) -> dict[str, Any]:
-    """A row to be written: where it comes from, and what was replaced."""
+    """Add the origin and the replacements to a row for writing."""
     content = {name: value for name, value in row.items() if name != "row"}
     if attempt is not None and "id" in content:
         content["id"] = f"{content['id']}-{attempt.number}"
@@ -156,7 +156,7 @@ def _with_origin(
 
 
 def shard_schema(kind: Kind, *, pair: bool) -> pa.Schema:
-    """The columns of augmented rows: those of checked ones with labels by name, and where they come from."""
+    """Return the schema of augmented rows: columns of checked rows, with labels by name, and their origin."""
     text = pa.string()
     origin = {
         "source_row": pa.int64(),
@@ -171,7 +171,7 @@ def shard_schema(kind: Kind, *, pair: bool) -> pa.Schema:
 def write_shard(
     path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema, counts: Mapping[str, int]
 ) -> None:
-    """A Parquet file of augmented rows with their counts, whole or not at all."""
+    """Write a Parquet file of augmented rows with their counts, atomically."""
     table = pa.Table.from_pylist(list(rows), schema.with_metadata({_COUNTS: json.dumps(counts)}))
     write_atomically(path, lambda temporary: pq.write_table(table, temporary))
 
@@ -180,5 +180,5 @@ _COUNTS = "understudy.counts"
 
 
 def shard_counts(path: Path) -> Counter[str]:
-    """How many rows, variants and duplicates a shard has."""
+    """Read the counts of a shard: rows, variants, duplicates."""
     return Counter(json.loads(pq.read_schema(path).metadata[_COUNTS.encode()]))

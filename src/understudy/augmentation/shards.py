@@ -1,4 +1,4 @@
-"""Shards of augmented rows, made one by one."""
+"""Shards of augmented rows."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ROWS_PER_SHARD = 512
 
 
 def shard_path(folder: Path, number: int) -> Path:
-    """The file of a shard."""
+    """Return the path of a shard."""
     return folder / f"part-{number:06d}.parquet"
 
 
 class ShardMaker:
-    """Makes shards of `num_rows` rows each of a training set; every worker has one."""
+    """A writer of shards of `num_rows` training rows each; every worker has one."""
 
     def __init__(
         self, settings: AugmentSettings, kind: Kind, data: TaskData, seed: int, num_rows: int = ROWS_PER_SHARD
@@ -50,7 +50,7 @@ class ShardMaker:
         self.ask = Candidates(load_masked_words(settings), vectors, names)
 
     def __call__(self, number: int, folder: Path) -> int:
-        """Make and write one shard; its number."""
+        """Make and write one shard; return its number."""
         start = number * self.num_rows
         stop = min(start + self.num_rows, len(self.data.splits["train"]))
         rows = list(self.rows(range(start, stop)))
@@ -59,7 +59,7 @@ class ShardMaker:
         return number
 
     def rows(self, places: Iterable[int]) -> Iterator[Row]:
-        """Checked rows with their labels by name."""
+        """Yield checked rows with their labels by name."""
         rows, labels = self.data.splits["train"], self.data.labels
         for place in places:
             row = rows[place]
@@ -70,7 +70,7 @@ class ShardMaker:
 
 
 def load_masked_words(settings: AugmentSettings) -> MaskedWords:
-    """Load the masked language model that offers words."""
+    """Load the masked language model that suggests words."""
     assert settings.model is not None
     config, tokenizer = load_config(settings.model), load_tokenizer(settings.model)
     check_max_length(config, tokenizer, settings.max_length, key="augment.max_length")
@@ -92,8 +92,8 @@ def load_masked_words(settings: AugmentSettings) -> MaskedWords:
 
 
 def some_variants(file: Path, count: int = 3) -> list[dict[str, str]]:
-    """A few variants to look at: a text and what became of it."""
-    examples: dict[int, dict[str, str]] = {}  # one of a row
+    """Return a few variants for inspection: texts before and after."""
+    examples: dict[int, dict[str, str]] = {}  # one per row
     original: dict[str, Any] = {}
     for row in pq.read_table(file).to_pylist():
         if row["variant"] is None:

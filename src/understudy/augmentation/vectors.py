@@ -16,15 +16,15 @@ from understudy.errors import DataError
 
 # W words, D dimensions
 
-# A multiple of what a matrix product is good at, small enough that its scores fit in memory.
+# A good size for matrix products, and small enough for the scores to fit in memory.
 _WORDS_AT_A_TIME = 64
 
 
 class Vectors:
-    """Words of letters with vectors of length 1; what has no direction is left out.
+    """Words of letters with vectors of length 1; zero and non-finite vectors are left out.
 
     Args:
-        words: the more frequent ones first, as every format has them.
+        words: the words, most frequent first, as in every format.
     """
 
     def __init__(self, words: Sequence[str], matrix_WD: NDArray[np.float32]) -> None:
@@ -33,14 +33,14 @@ class Vectors:
         kept = [place for place, word in enumerate(words) if fit_W[place] and is_word(word)]
         self.words = [words[place] for place in kept]
         self.matrix_WD = (matrix_WD[kept] / norms_W[kept, None]).astype(np.float32)
-        # Of two equal words the first counts.
+        # The first of two equal words wins.
         self._places = {word: place for place, word in reversed(list(enumerate(self.words)))}
 
     def _place(self, word: str) -> int | None:
         return self._places.get(word, self._places.get(word.lower()))
 
     def neighbours(self, words: Iterable[str], count: int) -> dict[str, tuple[str, ...]]:
-        """For each word that is known, the others with the largest cosine, the nearest first."""
+        """Return, for each known word, the others with the largest cosine, nearest first."""
         known = [(word, place) for word in dict.fromkeys(words) if (place := self._place(word)) is not None]
         result = {}
         for start in range(0, len(known), _WORDS_AT_A_TIME):
@@ -49,22 +49,22 @@ class Vectors:
             wanted = min(count + _SPELLINGS, len(self.words))
             best = np.argpartition(-cosines, wanted - 1, axis=1)[:, :wanted]
             for (word, _), places, row in zip(part, best, cosines, strict=True):
-                # By cosine, then by place: equal ones always come in the same order.
+                # By cosine, then by index, so that ties are always in the same order.
                 order = sorted(places.tolist(), key=lambda place: (-row[place], place))
                 others = (self.words[place] for place in order)
                 result[word] = tuple(other for other in others if other.casefold() != word.casefold())[:count]
         return result
 
 
-_SPELLINGS = 8  # of the word itself, among its nearest
+_SPELLINGS = 8  # spellings of the word itself among its nearest
 
 
 def load_vectors(path: Path, words: Path | None = None) -> Vectors:
-    """Read GloVe's text, word2vec's text or binary (`.bin`), fastText's `.vec`, or an array (`.npy`).
+    """Read GloVe text, word2vec text or binary (`.bin`), fastText `.vec`, or an array (`.npy`).
 
     Args:
-        words: for an array, the words of its rows in their order: a text file with one a line, or
-            Parquet, whose first column of strings it is.
+        words: for an array, the words of its rows in order: a text file with one per line, or a Parquet file,
+            whose first string column is used.
     """
     if not path.is_file():
         raise DataError(f"augment.vectors must be a file of word vectors; {path} is none.")
@@ -87,7 +87,7 @@ def load_vectors(path: Path, words: Path | None = None) -> Vectors:
 
 
 def _read_text(file: BinaryIO) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """A word and its numbers a line; word2vec and fastText begin with how many there are."""
+    """Read a word and its numbers per line; word2vec and fastText begin with a line of counts."""
     size = None
     for number, line in enumerate(file, start=1):
         parts = line.rstrip().split(b" ")
@@ -95,7 +95,7 @@ def _read_text(file: BinaryIO) -> Iterator[tuple[str, NDArray[np.float32]]]:
             size = int(parts[1])
             continue
         size = size or len(parts) - 1
-        # Some words of the published files have spaces in them: the numbers are the last ones.
+        # Some words in the published files contain spaces, so the numbers are taken from the end.
         if len(parts) <= size:
             raise ValueError(f"line {number} has {len(parts) - 1} numbers, and {size} were expected")
         word = b" ".join(parts[:-size]).decode("utf-8", errors="replace")

@@ -1,4 +1,4 @@
-"""Which words of a text may be replaced, and the texts that replacing them gives."""
+"""The words of a text that may be replaced, and the texts after replacing them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import regex
 from understudy.errors import RecipeError
 
 Span = tuple[int, int]
-"""Where a word starts and ends in its text."""
+"""The start and end of a word in its text."""
 
-# A word with its apostrophes and hyphens: `don't` is one, and none that consists of letters alone.
+# A word with its apostrophes and hyphens: `don't` is one word, but does not consist of letters alone.
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}_]+(?:['’\-][\p{L}\p{M}\p{N}_]+)*")
 _LETTERS = regex.compile(r"\p{L}[\p{L}\p{M}]+")
 
 
 def is_word(text: str) -> bool:
-    """Whether a text is one word of at least two letters.
+    """Return whether a text is one word of at least two letters.
 
     >>> is_word("café"), is_word("B2B"), is_word("don't"), is_word("x")
     (True, False, False, False)
@@ -29,7 +29,7 @@ def is_word(text: str) -> bool:
 
 
 def find_words(text: str, stop_words: frozenset[str]) -> list[Span]:
-    """Where the words are that may be replaced: letters alone, and no stop words.
+    """Return the spans of words that may be replaced: letters only, and not stop words.
 
     >>> find_words("The 2nd film isn't bad.", frozenset({"the"}))
     [(8, 12), (19, 22)]
@@ -42,7 +42,7 @@ def find_words(text: str, stop_words: frozenset[str]) -> list[Span]:
 
 
 def put_words(text: str, replacements: Sequence[tuple[Span, str]]) -> str:
-    """The text with other words at some places, in order; all else stays to the letter.
+    """Return the text with some words replaced, given in order; everything else is unchanged.
 
     >>> put_words("a  good film", [((3, 7), "bad")])
     'a  bad film'
@@ -55,7 +55,7 @@ def put_words(text: str, replacements: Sequence[tuple[Span, str]]) -> str:
 
 
 def match_case(candidate: str, word: str) -> str:
-    """A lower-case candidate written as the word it replaces is; one with capitals of its own stays.
+    """Apply the case of a word to a lower-case candidate; one with its own capitals is unchanged.
 
     >>> match_case("rome", "Paris"), match_case("rome", "PARIS"), match_case("NATO", "paris")
     ('Rome', 'ROME', 'NATO')
@@ -69,7 +69,7 @@ def match_case(candidate: str, word: str) -> str:
 
 @cache
 def load_stop_words(name: str) -> frozenset[str]:
-    """`english`, `none`, or a file with a word a line."""
+    """Load stop words: `english`, `none`, or a file with one word per line."""
     if name == "none":
         return frozenset()
     if name == "english":

@@ -1,1 +1,1 @@
-"""What a forward pass leaves for the objectives to compare."""
+"""Capture of the representations that the objectives compare."""

@@ -1,8 +1,8 @@
-"""How queries and keys are read from each model family, without changing what the model computes.
+"""Read queries and keys from each model family, without changing what the model computes.
 
-Most families call transformers' attention interface: one function registered there passes queries
-and keys of the wanted layers on and then attends as before. Others are read by hooks on their
-projections. Either way the model stays free to run any fused attention.
+Most families call transformers' attention interface: a function registered there records the queries and
+keys of the requested layers and then attends as before. Others are read by hooks on their projections. In
+both cases the model can still use any fused attention.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _RECORDER: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 @contextmanager
 def recording(layers: Sequence[int]) -> Iterator[Recorder]:
-    """While it lasts, a prepared model's forward pass leaves the chosen layers in the recorder."""
+    """Record the given layers of a prepared model's forward passes while the context is active."""
     recorder = Recorder(frozenset(layers))
     token = _RECORDER.set(recorder)
     try:
@@ -54,11 +54,11 @@ def recording(layers: Sequence[int]) -> Iterator[Recorder]:
 
 
 def capture(model: nn.Module, inputs: Mapping[str, Tensor], layers: Sequence[int]) -> Representations:
-    """One forward pass of a prepared model, or of its distributed wrapper, with what it shows.
+    """Run one forward pass of a prepared model, or its distributed wrapper, and return its representations.
 
     Args:
-        inputs: what the model is called with; labels have no place among them.
-        layers: counted from 1; their order is kept.
+        inputs: the model's inputs, without labels.
+        layers: layers counted from 1; their order is kept.
     """
     with recording(layers) as recorder:
         output = model(**inputs, output_hidden_states=True, return_dict=True)
@@ -79,10 +79,10 @@ def capture(model: nn.Module, inputs: Mapping[str, Tensor], layers: Sequence[int
 
 
 def prepare_capture(model: PreTrainedModel) -> None:
-    """Make a model's queries and keys readable. Its outputs stay as they are.
+    """Make a model's queries and keys readable. Its outputs do not change.
 
     Raises:
-        ModelError: for a family that neither way fits, saying what would be needed.
+        ModelError: if neither way works for the family; the message says what is needed.
     """
     hooks = family_of(model.config).hooks
     if hooks is not None:
@@ -101,7 +101,7 @@ def prepare_capture(model: PreTrainedModel) -> None:
 
 
 def _attends(model: PreTrainedModel) -> bool:
-    """Whether our function is called at all: two tokens through the encoder tell."""
+    """Check whether our function is called, by running two tokens through the encoder."""
     tokens = torch.full((1, 2), model.config.vocab_size - 1, device=model.device)
     training = model.training
     with recording([]) as recorder, torch.no_grad():
@@ -111,9 +111,9 @@ def _attends(model: PreTrainedModel) -> bool:
 
 
 def _register(base: str) -> None:
-    """Register our function over `base`, and the mask function with it.
+    """Register our function over `base`, together with the mask function.
 
-    Without the mask function under the same name the padding mask would be dropped in silence.
+    Without a mask function under the same name the padding mask would be silently dropped.
     """
     name = PREFIX + base
 
@@ -147,13 +147,13 @@ def _side_by_side(heads_BNLD: Tensor) -> Tensor:
 
 
 def _hook_projections(model: PreTrainedModel, hooks: AttentionHooks) -> None:
-    """Hook the projections of every layer; layers are counted as they stand in the model."""
+    """Hook the projections of every layer; layers are counted in the order of the model."""
     modules = [
         module for module in model.modules() if hasattr(module, hooks.query) and hasattr(module, hooks.key)
     ]
     for layer, module in enumerate(modules, start=1):
         query, key = getattr(module, hooks.query), getattr(module, hooks.key)
-        if not query._forward_hooks:  # prepared before
+        if not query._forward_hooks:  # skip if already prepared
             query.register_forward_hook(_keep_query(layer))
             key.register_forward_hook(_keep_pair(layer, module, hooks.scaling))
 
@@ -161,7 +161,7 @@ def _hook_projections(model: PreTrainedModel, hooks: AttentionHooks) -> None:
 def _keep_query(layer: int) -> Callable[..., None]:
     def hook(_module: nn.Module, _inputs: Any, query_BLW: Tensor) -> None:
         recorder = _RECORDER.get()
-        # Position embeddings may go through the same module later: the first call counts.
+        # Position embeddings may pass through the same module later, so only the first call counts.
         if recorder is not None and layer in recorder.wanted:
             recorder.queries.setdefault(layer, query_BLW)
 

@@ -1,4 +1,4 @@
-"""The shapes that capture hands to the objectives."""
+"""The data structures that capture passes to the objectives."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from torch import Tensor
 class QueryKey:
     """Queries and keys of one layer, heads side by side, as the model multiplies them.
 
-    Scores of head n are `query @ keyᵀ · scaling` over its slice of the width. Whole queries and keys
-    are kept, and not the L×L scores, so that memory is linear in the length and a layer can be read
-    as another number of heads.
+    Scores of head n are `query @ keyᵀ · scaling` over its slice of the width. Whole queries and keys are kept
+    instead of the L×L scores, so that memory is linear in the length and a layer can be regrouped into
+    another number of heads.
 
     Attributes:
-        num_heads: the model's own.
-        scaling: the model's own factor, most often 1/√(head size).
+        num_heads: the model's own number of heads.
+        scaling: the model's own scale, usually 1/√(head size).
     """
 
     query_BLW: Tensor
@@ -34,10 +34,10 @@ class QueryKey:
 
 @dataclass(frozen=True)
 class Representations:
-    """What one forward pass shows of a model.
+    """The representations from one forward pass of a model.
 
     Attributes:
-        embeddings_BLH: the embedding layer's output; None where it was not captured.
+        embeddings_BLH: the embedding layer's output; None if it was not captured.
         hidden: hidden states (B, L, H) of the chosen layers, in their order.
         query_key: queries and keys of the same layers.
         logits: by name: `logits`, or `start_logits` and `end_logits`; empty for a model without a head.

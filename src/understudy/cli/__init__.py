@@ -1,4 +1,4 @@
-"""The command line: one small module per command that parses, calls and prints."""
+"""The command line: one small module per command, which parses, calls and prints."""
 
 from understudy.cli.app import main
 

@@ -30,16 +30,16 @@ def ablate_command(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """TinyBERT without one of its parts after the other: the paper's Tables 2, 3 and 4.
+    """Run TinyBERT without one of its parts at a time: the paper's Tables 2, 3 and 4.
 
     `understudy ablate teachers/mrpc --table maps --student students/general/student --output-dir ablations`
 
-    All three, on two tasks; the table of procedures needs augmented rows too:
+    All three tables on two tasks; the table of procedures also needs augmented rows:
 
     `understudy ablate teachers/mrpc teachers/stsb --student students/general/student
     --augmented augmented --output-dir ablations`
 
-    What runs have in common is made once. Run the same command again after an interruption.
+    Work that runs have in common is done once. After an interruption, run the same command again.
     """
     from understudy.cli.console import people_on_stderr, print_ablation, print_json, say_how_to_continue
     from understudy.pipeline.ablate import ablate

@@ -1,4 +1,4 @@
-"""`understudy COMMAND`. Nothing heavy is imported before a command runs."""
+"""The `understudy COMMAND` entry point. Heavy packages are imported only when a command runs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def understudy_command(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Make a small encoder learn the part of a large one.
+    """Distil a large encoder into a small one.
 
     `understudy run bert-base-uncased --recipe desk-sst2 --data nyu-mll/glue --output-dir runs/sst2`
 
@@ -72,12 +72,12 @@ def understudy_command(
 
     `understudy export students/mrpc --output-dir artifacts/mrpc`
 
-    Every command shows an example first: `understudy COMMAND --help`
+    Every command's help begins with an example: `understudy COMMAND --help`
     """
 
 
 def main() -> None:
-    """Run the command line; an error of the user's is a message, not a traceback."""
+    """Run the command line; print user errors as messages, without a traceback."""
     from understudy.cli.console import print_error
 
     try:

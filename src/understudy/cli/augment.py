@@ -32,16 +32,16 @@ def augment_command(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make variants of every training row by replacing words.
+    """Generate variants of every training row by replacing words.
 
     `understudy augment bert-base-uncased --task mrpc --data nyu-mll/glue --output-dir augmented/mrpc`
 
-    Words of several pieces are replaced by their neighbours in word vectors, where you have some:
+    Words of several tokens are replaced by their neighbours in word vectors, if you have some:
 
     `understudy augment … --set augment.vectors=glove.6B.300d.txt`
 
-    `distill` learns from the result with `--set data.augmented=augmented/mrpc`. Run the same command again
-    after an interruption and it continues.
+    `distill` learns from the result with `--set data.augmented=augmented/mrpc`. After an interruption, run
+    the same command again to resume.
     """
     from understudy.cli.console import people_on_stderr, print_augmented, print_json, say_how_to_continue
     from understudy.stages.augment import augment

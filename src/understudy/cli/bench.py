@@ -23,12 +23,12 @@ def bench_command(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Speed, memory and size, side by side in one run.
+    """Compare the speed, memory and size of models side by side.
 
     `understudy bench teachers/sst2 artifacts/sst2:int8 --threads 1,2`
 
-    A folder runs in torch; an artifact in each of its forms, or in the one behind the colon. All are timed in
-    turns, so that what else the machine does hits all alike. Figures of another run are not compared.
+    A folder runs in torch; an artifact runs in each of its forms, or in the one after the colon. The models
+    take turns, so that other activity on the machine affects all alike. Results of other runs are refused.
     """
     from understudy.cli.console import people_on_stderr, print_bench, print_json
     from understudy.stages.bench import bench

@@ -1,4 +1,4 @@
-"""What people see: everything on standard error, so that standard output is the program's own."""
+"""Console output for users: all of it on standard error, so that standard output is left to the program."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def people_on_stderr() -> Iterator[None]:
-    """Send what libraries print to standard error, and keep their chatter down."""
+    """Send what libraries print to standard error, and keep them quiet."""
     import datasets
     import transformers
     from rich.logging import RichHandler
 
     transformers.logging.set_verbosity(logging.ERROR)
-    transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # loading takes seconds
-    datasets.disable_progress_bars()  # so does what it does
+    transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # loading takes only seconds
+    datasets.disable_progress_bars()  # so does mapping
     console = Console(stderr=True)
     handler = RichHandler(console=console, show_time=False, show_path=False, show_level=False)
     ours = logging.getLogger("understudy")
     ours.addHandler(handler)
     ours.setLevel(logging.INFO)
-    ours.propagate = False  # some libraries give the root logger a handler
+    ours.propagate = False  # some libraries add a handler to the root logger
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield
@@ -47,7 +47,7 @@ def people_on_stderr() -> Iterator[None]:
 def say_how_to_continue(
     kept: str = "from the last checkpoint, by default the end of the last epoch",
 ) -> Iterator[None]:
-    """After Ctrl-C: what is kept, and what to do."""
+    """Explain after Ctrl-C what is kept, and how to continue."""
     try:
         yield
     except KeyboardInterrupt:
@@ -58,13 +58,13 @@ def say_how_to_continue(
 
 
 def print_error(error: Exception) -> None:
-    """The message of a user's error, its kind first."""
+    """Print the message of a user error, after its type."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(f"[bold red]{type(error).__name__}[/]: {escape(str(error))}")
 
 
 def print_json(result: StageResult) -> None:
-    """One JSON object on standard output, from the first process of a distributed run."""
+    """Print one JSON object on standard output, from the first process of a distributed run."""
     if not result.content:
         return
     content: dict[str, Any] = dict(result.content)
@@ -74,9 +74,9 @@ def print_json(result: StageResult) -> None:
 
 
 def print_scores(result: StageResult) -> None:
-    """The table at the end: each score with its interval, and the difference where two compete."""
+    """Print the scores with their intervals, and the difference if there are two models."""
     content = result.content
-    if not content:  # a distributed run's other processes
+    if not content:  # another process of a distributed run
         return
     against, difference = content.get("against"), content.get("difference")
     scored = result.output_dir if content["stage"] == "finetune" else content["model"]
@@ -110,7 +110,7 @@ def print_scores(result: StageResult) -> None:
 
 
 def print_augmented(result: StageResult) -> None:
-    """A few variants to look at, how many there are, and how many were dropped."""
+    """Print a few variants, how many there are, and how many were dropped."""
     counts, console = result.content["augmented"], Console(stderr=True, highlight=False, soft_wrap=True)
     for example in result.content["examples"]:
         console.print(escape(f"  {example['before'][:200]}\n→ {example['after'][:200]}"))
@@ -125,7 +125,7 @@ def print_augmented(result: StageResult) -> None:
 
 
 def print_corpus(result: StageResult) -> None:
-    """What the text became, and where it is."""
+    """Print a summary of the corpus and where it is."""
     counts, console = result.content["corpus"], Console(stderr=True, highlight=False)
     kept, held_out = counts["documents_kept"]["train"], counts["documents_kept"]["held-out"]
     console.print(
@@ -142,9 +142,9 @@ def print_corpus(result: StageResult) -> None:
 
 
 def print_general(result: StageResult) -> None:
-    """What the student learnt of each layer, and how fast."""
+    """Print what the student learnt of each layer, and how fast."""
     content, console = result.content, Console(stderr=True, highlight=False)
-    if not content:  # a distributed run's other processes
+    if not content:  # another process of a distributed run
         return
     if content["held_out"]:
         table = Table(title="Losses on held-out text", title_justify="left")
@@ -164,7 +164,7 @@ def print_general(result: StageResult) -> None:
 
 
 def print_plan(content: dict[str, Any]) -> None:
-    """What a run will cost: its parts, then hours, disk and memory."""
+    """Print the cost of a run: its parts, then hours, disk and memory."""
     console = Console(stderr=True, highlight=False)
     table = Table(title="What it will cost", title_justify="left")
     for heading in ("part", "steps", "tokens", "FLOP", "hours here"):
@@ -193,7 +193,7 @@ def print_plan(content: dict[str, Any]) -> None:
 
 
 def print_exported(result: StageResult) -> None:
-    """Each form with its score, size and speed, and what the gate saw."""
+    """Print each form with its score, size and speed, and the result of the gate."""
     content, console = result.content, Console(stderr=True, highlight=False)
     speed = content["details"].get("speed", {"rows": []})["rows"]
     forms = {"fp32 (torch)": {"bytes": None, "scores": content["details"]["torch"]}}
@@ -224,7 +224,7 @@ def print_exported(result: StageResult) -> None:
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
-    """What a preflight found, or that it found nothing."""
+    """Print the findings of a preflight, or that there are none."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for finding in findings:
         colour = "red" if finding.level == "error" else "yellow"
@@ -234,7 +234,7 @@ def print_findings(findings: Sequence[Finding]) -> None:
 
 
 def print_run(result: StageResult) -> None:
-    """Was it worth it? Teacher against student, and where everything is."""
+    """Print teacher against student, and where everything is."""
     from understudy.report.page import headline
 
     content, console = result.content, Console(stderr=True, highlight=False)
@@ -270,7 +270,7 @@ def print_run(result: StageResult) -> None:
 
 
 def print_ablation(result: StageResult) -> None:
-    """Each table with its seeds, and which of the paper's orders it shows."""
+    """Print each table with its seeds, and which of the paper's orders it confirms."""
     console, num_seeds = Console(stderr=True, highlight=False), len(result.content["seeds"])
     for ablation in result.content["tables"].values():
         table = Table(title=f"{ablation['title']} ({ablation['table']})", title_justify="left")
@@ -290,13 +290,13 @@ def print_ablation(result: StageResult) -> None:
 
 
 def _short(path: Path | None) -> str:
-    """From here, where it lies below."""
+    """Return a path relative to the current folder if it lies below it."""
     assert path is not None
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def print_bench(result: StageResult) -> None:
-    """Size and memory of each model, then its times, and on which machine."""
+    """Print the size and memory of each model, then its times, and the machine."""
     content, console = result.content, Console(stderr=True, highlight=False)
     models, rows = content["models"], content["rows"]
     table = Table(title="Size", title_justify="left")
@@ -337,7 +337,7 @@ def print_bench(result: StageResult) -> None:
 
 
 def _last_parts(names: Iterable[str]) -> dict[str, str]:
-    """Paths by their last parts, where those differ; a table has no room for more."""
+    """Shorten paths to their last parts if those differ, to fit into a table."""
     short = {name: Path(name).name for name in names}
     return short if len(set(short.values())) == len(short) else {name: name for name in short}
 
@@ -349,7 +349,7 @@ def _duration(hours: float) -> str:
 
 
 def _print_distillation(console: Console, content: dict[str, Any]) -> None:
-    """What the student learnt, what it weighs, and how long it took."""
+    """Print what the student learnt, its size, and how long it took."""
     stages = content["stages"]
     if "intermediate" in stages:
         terms = [

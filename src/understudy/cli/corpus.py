@@ -36,13 +36,14 @@ def corpus_command(
 
     `understudy corpus wiki/ --tokenizer bert-base-uncased --output-dir corpora/wiki --workers 8`
 
-    Whole sentences fill blocks of 128 tokens; no block has two documents; exact copies are dropped; some
-    documents are held out. Plain text has an empty line between documents, other formats a column:
+    Blocks of 128 tokens are filled with whole sentences and never span two documents. Exact duplicates are
+    dropped, and some documents are held out. Plain text has empty lines between documents, other
+    formats a column:
 
     `understudy corpus news.jsonl --tokenizer MODEL --set corpus.column=body --output-dir corpora/news`
 
-    The same text gives the same files, whatever the workers. Run the same command again after an
-    interruption and it continues.
+    The same text gives the same files with any number of workers. After an interruption, run the same command
+    again to resume.
     """
     from understudy.cli.console import people_on_stderr, print_corpus, print_json, say_how_to_continue
     from understudy.stages.corpus import corpus

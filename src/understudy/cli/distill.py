@@ -46,16 +46,16 @@ def distill_command(
 
     `understudy distill teachers/mrpc --student tinybert-4l-312d --output-dir students/mrpc`
 
-    A teacher that `finetune` wrote knows its task and data. Any other is told them:
+    A teacher written by `finetune` knows its task and data. For any other, specify them:
 
     `understudy distill TEACHER --task mrpc --data nyu-mll/glue --output-dir students/mrpc`
 
-    Instead of a teacher, a file of what any model said about the training rows:
+    Instead of a teacher, use a file of any model's predictions for the training rows:
 
     `understudy distill --method soft-labels --predictions FILE --set student.source=ENCODER --task sst2 …`
 
-    The student lands in `student/` and loads with plain transformers. Run the same command again after
-    an interruption and it continues.
+    The student is saved in `student/` and loads with plain transformers. After an interruption, run the same
+    command again to resume.
     """
     from understudy.cli.console import people_on_stderr, print_json, print_scores, say_how_to_continue
     from understudy.pipeline.student import distill

@@ -28,7 +28,7 @@ def evaluate_command(
 
     `understudy evaluate teachers/mrpc`
 
-    A folder that `finetune` or `distill` wrote knows its task and data. Any other model is told them:
+    A folder written by `finetune` or `distill` knows its task and data. For any other model, specify them:
 
     `understudy evaluate MODEL --task mrpc --data nyu-mll/glue --against teachers/mrpc`
     """

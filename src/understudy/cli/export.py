@@ -35,15 +35,15 @@ def export_command(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn a student into ONNX files, fp32 and int8, that were run and scored.
+    """Export a student to ONNX files in fp32 and int8 that have been run and scored.
 
     `understudy export students/mrpc --output-dir artifacts/mrpc`
 
     `understudy predict artifacts/mrpc "A cat sleeps." "There is a sleeping cat."`
 
-    The fp32 file must say what torch says, and int8 must keep the score on the dev set: otherwise the parts
-    that it hurts most stay in fp32, or nothing is written. The folder has all that a prediction needs, and a
-    model card.
+    The fp32 file must reproduce torch's outputs, and int8 must keep the score on the dev set; otherwise the
+    parts that it hurts most stay in fp32, or nothing is written. The folder holds everything that predictions
+    need, and a model card.
     """
     from understudy.cli.console import people_on_stderr, print_exported, print_json
     from understudy.stages.export import export

@@ -38,8 +38,7 @@ def finetune_command(
     `understudy finetune bert-base-uncased --task classification --set data.train=train.csv
     --set data.dev=dev.csv --set data.columns.text=review --output-dir teacher`
 
-    The result loads with plain transformers. Run the same command again after an interruption and
-    it continues.
+    The result loads with plain transformers. After an interruption, run the same command again to resume.
     """
     from understudy.cli.console import people_on_stderr, print_json, print_scores, say_how_to_continue
     from understudy.stages.finetune import finetune

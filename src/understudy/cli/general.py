@@ -26,16 +26,16 @@ def general_command(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Distil a pretrained teacher into a general student, the start for every task.
+    """Distil a pretrained teacher into a general student, a starting point for every task.
 
     `understudy general bert-base-uncased --corpus corpora/wiki --output-dir students/general`
 
-    On several devices, each with its part of every batch:
+    On several devices, which share every batch:
 
     `torchrun --nproc-per-node 8 -m understudy general bert-base-uncased --corpus corpora/wiki …`
 
-    Then `understudy distill TEACHER --student students/general/student …`. Run the same command again after
-    an interruption and it continues at the next block.
+    Then `understudy distill TEACHER --student students/general/student …`. After an interruption, run the
+    same command again to resume at the next block.
     """
     from understudy.cli.console import people_on_stderr, print_general, print_json, say_how_to_continue
     from understudy.stages.general import general

@@ -17,14 +17,14 @@ def plan_command(
     seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="To measure for, about.")] = 30.0,
     as_json: JsonOption = False,
 ) -> None:
-    """What a recipe will cost in time, memory and disk, before it runs.
+    """Estimate what a recipe will cost in time, memory and disk, before it runs.
 
     `understudy plan tinybert-mrpc --set teacher=teachers/mrpc --set data.source=nyu-mll/glue`
 
     `understudy plan general-tinybert --set teacher=bert-base-uncased --set general.corpus=corpora/wiki`
 
-    The recipe's own stages run here for half a minute on a sample; other hardware is computed, with the
-    assumptions shown.
+    The recipe's own stages run here on a sample for half a minute; the cost on other hardware is computed,
+    with the assumptions shown.
     """
     import json
 

@@ -40,7 +40,7 @@ def predict_command(
         typer.Option("--with-texts", help="The same with the texts in it: rows to learn from."),
     ] = False,
 ) -> None:
-    """Label text from the shell, by an exported student. Starts without torch.
+    """Predict labels of texts with an exported student. Starts without torch.
 
     `understudy predict artifacts/sst2 "a fine film" "a film one would rather forget"`
 
@@ -48,8 +48,8 @@ def predict_command(
 
     `cat reviews.txt | understudy predict artifacts/sst2 --json > labels.jsonl`
 
-    A line of a pipe or of a text file is a text; for more than one field they stand with tabs between, or as
-    a JSON object.
+    Each line of a pipe or a text file is a text; if there are several fields, they are separated by tabs, or
+    given as a JSON object.
     """
     from understudy.predictor import Predictor
 
@@ -97,7 +97,7 @@ def _grouped(texts: list[str], fields: Any) -> Iterator[Any]:
 
 
 def _named(columns: list[str], fields: Any) -> dict[str, str]:
-    """Each field and its column."""
+    """Map each field to its column."""
     given = dict(column.partition("=")[::2] for column in columns)
     wrong = sorted(set(given) - set(fields))
     if wrong:
@@ -106,7 +106,7 @@ def _named(columns: list[str], fields: Any) -> dict[str, str]:
 
 
 def _read(file: Path, fields: Any, columns: dict[str, str]) -> Iterator[Any]:
-    """Rows of a file, one by one."""
+    """Yield the rows of a file."""
     try:
         if file.suffix not in (".csv", ".tsv"):
             with file.open("rb") as lines:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-# The command that a recipe's header calls, and what people read above such recipes.
+# The command in a recipe's header, and the title above such recipes.
 _GROUPS = {
     "run": "Whole runs: understudy run --recipe NAME",
     "ablate": "Ablations: understudy ablate --recipe NAME",

@@ -41,13 +41,13 @@ def run_command(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """From a teacher and a dataset to a shipped student, in one command.
+    """Turn a teacher and a dataset into a shipped student, in one command.
 
     `understudy run bert-base-uncased --recipe desk-sst2 --data nyu-mll/glue --output-dir runs/sst2`
 
-    Checks everything first; fine-tunes the teacher where the model is still a plain encoder; augments,
-    distils, scores, exports to int8, times, and writes `report.html`. Run the same command again after an
-    interruption, or with other settings: what is finished and unchanged is not made again.
+    Checks everything first, fine-tunes the teacher if the model is still a plain encoder, then augments,
+    distils, evaluates, exports to int8, times, and writes `report.html`. After an interruption, or with other
+    settings, run the command again: stages that are finished and unchanged are skipped.
 
     `understudy run TEACHER --task classification --set data.train=train.csv --set data.dev=dev.csv
     --recipe desk-classification --output-dir runs/mine`

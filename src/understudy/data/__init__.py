@@ -1,1 +1,1 @@
-"""From files and hub names to checked, encoded, memory-mapped rows."""
+"""Load files and hub datasets as checked, encoded, memory-mapped rows."""

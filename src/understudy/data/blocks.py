@@ -1,4 +1,4 @@
-"""A document's tokens to blocks of a given length, from whole sentences; pure."""
+"""Pure functions that split a document's tokens into blocks of whole sentences."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 Tokens = NDArray[np.int64]
 
-# Where a sentence may end. A wrong guess, after "Dr.", moves the end of a block and nothing else.
+# Where a sentence may end. A wrong guess, e.g. after "Dr.", only moves the end of a block.
 _SENTENCE_END = regex.compile(r"\n+|[.!?…।؟۔]+[\p{Pe}\p{Pf}\"']*\s+|[。！？]+[\p{Pe}\p{Pf}]*")
-# BERT's own: some pairs are shorter than they could be, and half of the second segments follow the first.
+# As in BERT: some pairs are shorter than possible, and half of the second segments follow the first.
 SHORT_SHARE = 0.1
 RANDOM_SHARE = 0.5
 
 
 def sentence_ends(text: str) -> list[int]:
-    """The places behind the sentences of a text; the last one is its end.
+    """Return the end of each sentence of a text; the last is the end of the text.
 
     >>> sentence_ends("One. Two (2.) Three")
     [5, 14, 19]
@@ -28,10 +28,10 @@ def sentence_ends(text: str) -> list[int]:
 
 
 def split_sentences(ids: Sequence[int], token_ends: Sequence[int], ends: Sequence[int]) -> list[Tokens]:
-    """A document's tokens by sentence; sentences without any are left out.
+    """Split a document's tokens by sentence; sentences without tokens are left out.
 
     Args:
-        token_ends: where each token ends in the text; some tokenizers let one begin with the space before it.
+        token_ends: where each token ends in the text; some tokenizers include the space before it.
         ends: from `sentence_ends`.
     """
     bounds = np.searchsorted(np.asarray(token_ends, np.int64), ends, side="right")
@@ -39,7 +39,7 @@ def split_sentences(ids: Sequence[int], token_ends: Sequence[int], ends: Sequenc
 
 
 def fill_blocks(sentences: Sequence[Tokens], room: int) -> Iterator[Tokens]:
-    """Blocks of at most `room` tokens: as many whole sentences as go in. A longer sentence is cut."""
+    """Yield blocks of at most `room` tokens with as many whole sentences as fit. Longer ones are split."""
     block: list[Tokens] = []
     length = 0
     for sentence in sentences:
@@ -57,14 +57,14 @@ def fill_blocks(sentences: Sequence[Tokens], room: int) -> Iterator[Tokens]:
 def fill_pairs(
     documents: Sequence[Sequence[Tokens]], place: int, room: int, generator: np.random.Generator
 ) -> Iterator[tuple[Tokens, Tokens]]:
-    """Pairs of segments of one document, as BERT's are made for its next sentence task.
+    """Yield pairs of segments of one document, as for BERT's next sentence prediction.
 
-    A segment is some sentences in a row. Half of the second ones are from another document; the sentences
-    that would have followed begin the next pair then.
+    A segment is a run of sentences. Half of the second segments come from another document; the sentences
+    that would have followed then begin the next pair.
 
     Args:
-        documents: to draw from, in sentences.
-        place: of the document among them.
+        documents: documents to draw from, as lists of sentences.
+        place: the index of the document among them.
     """
     sentences = documents[place]
     next_one = 0
@@ -82,7 +82,7 @@ def fill_pairs(
             other = documents[number + (number >= place)]
             start = int(generator.integers(len(other)))
             second = _until(other[start:], target - sum(map(len, first)))
-        if not second:  # a single sentence, and nothing else in sight
+        if not second:  # a single sentence, and no other document
             if len(first[0]) < 2:
                 continue
             second = [first[0][len(first[0]) // 2 :]]
@@ -91,7 +91,7 @@ def fill_pairs(
 
 
 def _until(sentences: Sequence[Tokens], length: int) -> list[Tokens]:
-    """The first sentences, until they are long enough; at least one."""
+    """Take sentences until they are long enough, at least one."""
     taken: list[Tokens] = []
     for sentence in sentences:
         taken.append(sentence)
@@ -103,7 +103,7 @@ def _until(sentences: Sequence[Tokens], length: int) -> list[Tokens]:
 def _truncate(
     first: Tokens, second: Tokens, room: int, generator: np.random.Generator
 ) -> tuple[Tokens, Tokens]:
-    """Take tokens from the longer segment, from its front or its end, until both go in."""
+    """Remove tokens from the front or end of the longer segment until both fit."""
     while len(first) + len(second) > room:
         front = bool(generator.random() < 0.5)
         if len(first) > len(second):

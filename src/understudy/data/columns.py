@@ -1,4 +1,4 @@
-"""Which column of a user's file is which: as the recipe says, else by its name."""
+"""Map the columns of a user's file to our fields, by the recipe or by name."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def guess_columns(
     available: Sequence[str | int],
     source: str,
 ) -> tuple[dict[str, str | int], bool]:
-    """Our field to the source's column, and whether any of it was guessed.
+    """Return our fields with the source's columns, and whether any was guessed.
 
     Args:
-        given: what the recipe or the task's layout says; a field named there is not guessed.
+        given: columns named by the recipe or the task's layout; these fields are not guessed.
         available: the source's columns.
     """
     for name, column in given.items():
@@ -28,7 +28,7 @@ def guess_columns(
             )
     columns = dict(given)
     lower = {str(column).lower(): column for column in available}
-    # A given text column is not joined by a guessed pair: the second text would come unasked.
+    # If the text column is given, do not guess a pair: the second text would be unexpected.
     skipped = {"text_pair"} if "text" in given else set()
     for name in kind.fields:
         if name in columns or name in skipped:
@@ -41,7 +41,7 @@ def guess_columns(
     missing = [name for name in kind.required if name not in columns]
     rest = [column for column in available if column not in columns.values()]
     if len(missing) == 1 and len(available) == 2 and len(rest) == 1:
-        columns[missing[0]] = rest[0]  # of two columns the other one
+        columns[missing[0]] = rest[0]  # the other of two columns
         missing = []
     if missing:
         if len(available) == 1 and any(mark in str(available[0]) for mark in ",;|\t"):

@@ -1,8 +1,8 @@
-"""Token blocks on disk: Arrow files, memory-mapped, one for every piece of the text they came from.
+"""Token blocks on disk: memory-mapped Arrow files, one for each piece of the source text.
 
-A file has the column `input_ids` (special tokens included; uint16 where the vocabulary allows), and in a
-corpus of pairs, where the tokenizer tells segments apart, `second`: where the second one begins. The
-folder's result.json names all files with their blocks and hashes.
+A file has the column `input_ids` (with special tokens; uint16 if the vocabulary allows) and, in a corpus of
+pairs whose tokenizer distinguishes segments, `second`: where the second segment begins. The folder's
+result.json lists all files with their blocks and hashes.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _DOCUMENTS_AT_A_TIME = 64
 _COUNTS = b"understudy.counts"
 
 Block = tuple[NDArray[Any], int]
-"""Token ids, and where the second segment begins (0: there is none)."""
+"""Token ids, and where the second segment begins (0 if there is none)."""
 
 
 def hash_documents(documents: Iterable[str | None]) -> NDArray[np.uint8]:
-    """A row of 16 bytes for each document, decided by its text; zeros for one that cannot be read."""
+    """Hash each document's text to a row of 16 bytes; zeros for an unreadable one."""
     hashes = [
         hashlib.blake2b(text.encode(), digest_size=HASH_BYTES).digest()
         if text is not None
@@ -48,7 +48,7 @@ def hash_documents(documents: Iterable[str | None]) -> NDArray[np.uint8]:
 
 
 def first_copies(hashes: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Which documents are the first with their text; unreadable ones are none."""
+    """Return a mask of the first document with each text; unreadable ones are excluded."""
     whole = np.ascontiguousarray(hashes).view(np.dtype((np.void, HASH_BYTES))).ravel()
     _, first = np.unique(whole, return_index=True)
     keep = np.zeros(len(whole), bool)
@@ -58,17 +58,17 @@ def first_copies(hashes: NDArray[np.uint8]) -> NDArray[np.bool_]:
 
 
 def choose_held_out(hashes: NDArray[np.uint8], share: float) -> NDArray[np.bool_]:
-    """Which documents are held out: about a share of them, each by its text alone."""
+    """Return a mask of held-out documents: about this share of them, each chosen by its text alone."""
     heads = np.ascontiguousarray(hashes[:, :8]).view(np.uint64).ravel()
     chosen: NDArray[np.bool_] = heads < np.uint64(min(share * 2**64, 2**64 - 1))
     return chosen
 
 
 class BlockMaker:
-    """Texts to blocks, with a tokenizer's special tokens around them.
+    """A callable that turns texts into blocks with a tokenizer's special tokens.
 
     Args:
-        max_length: tokens of a block, special ones included.
+        max_length: tokens per block, including special tokens.
         pairs: whether a block has two segments.
     """
 
@@ -81,11 +81,11 @@ class BlockMaker:
         self.has_segments = pairs and "token_type_ids" in tokenizer.model_input_names
 
     def __call__(self, texts: Iterable[str], generator: np.random.Generator) -> Iterator[Block]:
-        """Every text in blocks; of pairs the generator decides which."""
+        """Yield the blocks of all texts; for pairs, drawn with the generator."""
         return self._pairs(texts, generator) if self.pairs else self._blocks(texts)
 
     def sentences(self, texts: Iterable[str]) -> Iterator[list[Tokens]]:
-        """Each text's tokens by sentence, as the tokenizer reads the whole text."""
+        """Yield each text's tokens by sentence; the tokenizer reads the text as a whole."""
         backend = self.tokenizer.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
@@ -112,7 +112,7 @@ class BlockMaker:
 
 
 def write_blocks(path: Path, blocks: Iterable[Block], maker: BlockMaker, counts: Counter[str]) -> None:
-    """A file of a maker's blocks with its counts, whole or not at all."""
+    """Write a file of blocks with its counts, atomically."""
     made = list(blocks)
     lengths = [len(ids) for ids, _ in made]
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64())
@@ -132,13 +132,13 @@ def write_blocks(path: Path, blocks: Iterable[Block], maker: BlockMaker, counts:
 
 
 def block_counts(path: Path) -> Counter[str]:
-    """What a file of blocks was made of: documents, blocks, tokens."""
+    """Read the counts of a file of blocks: documents, blocks, tokens."""
     with pa.memory_map(str(path)) as file:
         return Counter(json.loads(pa.ipc.open_file(file).schema.metadata[_COUNTS]))
 
 
 class Blocks(Dataset[dict[str, Any]]):
-    """All blocks of some files by number, read from disk as they are asked for."""
+    """All blocks of several files by number, read from disk on demand."""
 
     def __init__(self, files: Sequence[Path], counts: Sequence[int]) -> None:
         self.files = tuple(files)
@@ -174,10 +174,9 @@ class Blocks(Dataset[dict[str, Any]]):
 
 
 def open_corpus(folder: Path) -> tuple[dict[str, Any], dict[str, Blocks]]:
-    """A finished corpus: its result.json, and its training and held-out blocks.
+    """Open a finished corpus: its result.json, and its training and held-out blocks.
 
-    Files must have the sizes they were written with; their hashes are not taken, for a corpus may be larger
-    than what is read of it.
+    File sizes are checked, but hashes are not, since a corpus may be larger than the part that is read.
     """
     try:
         content: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""Logits to answers, in numpy alone: evaluation uses it, and so can a process without torch."""
+"""Turn logits into answers with numpy alone, for evaluation and for processes without torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.floating]
 
-# As in BERT's own script: how many starts and ends are tried, and the longest answer in tokens.
+# As in BERT's own script: the number of starts and ends to try, and the longest answer in tokens.
 NUM_CANDIDATES = 20
 MAX_ANSWER_TOKENS = 30
 
@@ -20,7 +20,7 @@ class Answer:
     """The best span of a question's windows.
 
     Attributes:
-        start, end: characters of the context; equal where there is no answer at all.
+        start, end: characters of the context; equal if there is no answer at all.
         score: sum of the start and end logits.
         null_score: the lowest such sum at [CLS] over all windows.
     """
@@ -31,14 +31,14 @@ class Answer:
     null_score: float
 
     def is_null(self, threshold: float = 0.0) -> bool:
-        """SQuAD 2.0: no answer, where [CLS] beats the best span by more than the threshold."""
+        """Return whether [CLS] beats the best span by more than the threshold: no answer in SQuAD 2.0."""
         return self.null_score - self.score > threshold
 
 
 def best_answer(
     windows: Iterable[tuple[FloatArray, FloatArray, Sequence[int], Sequence[int]]],
 ) -> Answer:
-    """The best answer over the windows of one question.
+    """Return the best answer over the windows of one question.
 
     Args:
         windows: for each, start logits, end logits, and the first and last character of each token
@@ -65,9 +65,9 @@ def best_answer(
 
 
 def word_tags(logits_LC: FloatArray, word_ids: Sequence[int], num_words: int, outside: int) -> list[int]:
-    """The tag of each word from the logits of its first piece.
+    """Return the tag of each word from the logits of its first token.
 
-    Words cut off by the length limit, or without a piece, are `outside`.
+    Words cut off by the length limit, or without a token, are `outside`.
     """
     tags = [outside] * num_words
     best = logits_LC[: len(word_ids)].argmax(axis=-1)
@@ -78,13 +78,13 @@ def word_tags(logits_LC: FloatArray, word_ids: Sequence[int], num_words: int, ou
 
 
 def softmax(logits: FloatArray) -> NDArray[np.float64]:
-    """Probabilities over the last axis."""
+    """Return probabilities over the last axis."""
     shifted = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
     return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
 
 
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Type, first and last word of each entity, as conlleval reads B- and I-, with E- and S- where they are.
+    """Return type, first and last word of each entity, following conlleval for B- and I-, and E- and S-.
 
     >>> entities(["I-PER", "O", "B-LOC", "I-LOC", "B-LOC"])
     [('PER', 0, 0), ('LOC', 2, 3), ('LOC', 4, 4)]

@@ -1,7 +1,7 @@
-"""Documents of general text: Parquet, JSON lines and plain text, in pieces that can be read apart.
+"""Documents of general text: Parquet, JSON lines and plain text, in pieces that can be read independently.
 
-Files are opened through fsspec, so that `s3://…` and `hf://…` work where its driver for them is installed.
-Which pieces there are is decided by the files alone, never by who reads them.
+Files are opened through fsspec, so `s3://…` and `hf://…` work if the driver is installed. The pieces depend
+only on the files, not on the readers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FORMATS: dict[str, Format] = {
     ".text": "text",
 }
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
-# Plain text whose documents are longer has likely no empty lines between them.
+# Plain text with longer documents probably has no empty lines between them.
 _LONGEST_DOCUMENT = 100_000_000
 
 
@@ -39,8 +39,8 @@ class Piece:
     """Documents of one file that are read together.
 
     Attributes:
-        start, stop: row groups of Parquet; bytes of other files; of compressed ones 0 and None, the whole.
-        num_bytes: of text; of a compressed file as it lies there.
+        start, stop: row groups for Parquet, bytes for other files; 0 and None (all) for compressed files.
+        num_bytes: bytes of text; for a compressed file, its compressed size.
     """
 
     file: str
@@ -51,9 +51,9 @@ class Piece:
 
 
 def find_files(sources: Sequence[str]) -> dict[str, int]:
-    """The files of folders, patterns, single files and hub datasets, in a fixed order, with their sizes.
+    """Return the files of folders, patterns, files and hub datasets with their sizes, in a fixed order.
 
-    A name that is no path is a dataset of the hub, or a folder of one: `wikimedia/wikipedia/20231101.en`.
+    A name that is not a path is a hub dataset, or a folder of one: `wikimedia/wikipedia/20231101.en`.
     """
     found: dict[str, int] = {}
     for source in sources:
@@ -64,7 +64,7 @@ def find_files(sources: Sequence[str]) -> dict[str, int]:
         url = source if "://" in source else str(path) if is_place else f"hf://datasets/{source}"
         try:
             files = _list(url)
-        except Exception as error:  # whatever the driver of the place raises
+        except Exception as error:  # drivers raise various errors
             what = "cannot be read" if is_place else "is no path here, and as a hub dataset it cannot be read"
             raise DataError(f"corpus.sources: {source} {what}: {error}") from error
         if not files:
@@ -77,7 +77,7 @@ def find_files(sources: Sequence[str]) -> dict[str, int]:
 
 
 def is_pattern(source: str) -> bool:
-    """Whether a source stands for all files that fit it."""
+    """Return whether a source is a glob pattern."""
     return not Path(source).expanduser().exists() and any(sign in source for sign in "*?[")
 
 
@@ -94,7 +94,7 @@ def _list(url: str) -> dict[str, int]:
 
 
 def _suffixes(name: str) -> tuple[str, str]:
-    """What a file is, and how it is compressed."""
+    """Return the suffixes for a file's format and its compression."""
     path = Path(name)
     if path.suffix in _COMPRESSIONS:
         return Path(path.stem).suffix, path.suffix
@@ -102,7 +102,7 @@ def _suffixes(name: str) -> tuple[str, str]:
 
 
 def split_files(files: Mapping[str, int], piece_bytes: int) -> list[Piece]:
-    """Pieces of about so many bytes each, of files with their sizes. A compressed file is one piece."""
+    """Split files into pieces of about this many bytes. A compressed file is one piece."""
     pieces: list[Piece] = []
     for file, size in files.items():
         suffix, compression = _suffixes(file)
@@ -119,7 +119,7 @@ def split_files(files: Mapping[str, int], piece_bytes: int) -> list[Piece]:
 
 
 def _row_groups(file: str, piece_bytes: int) -> Iterator[tuple[int, int, int]]:
-    """The first and behind the last group of each piece, and their bytes."""
+    """Yield the first group, the group after the last, and the bytes of each piece."""
     with fsspec.open(file, "rb") as opened:
         try:
             metadata = pq.ParquetFile(opened).metadata
@@ -134,10 +134,10 @@ def _row_groups(file: str, piece_bytes: int) -> Iterator[tuple[int, int, int]]:
 
 
 def read_documents(piece: Piece, column: str) -> Iterator[str | None]:
-    """The documents of a piece in their order; None for one that cannot be read or is empty.
+    """Yield the documents of a piece in order; None for one that is unreadable or empty.
 
     Args:
-        column: that holds the text; plain text has none, its documents stand apart by empty lines.
+        column: the column with the text; not used for plain text, where empty lines separate documents.
     """
     with fsspec.open(piece.file, "rb", compression="infer") as file:
         if piece.format == "parquet":
@@ -151,7 +151,7 @@ def read_documents(piece: Piece, column: str) -> Iterator[str | None]:
 
 
 def _is_readable(text: str) -> bool:
-    """Whether there is something, and no half of a character, as broken JSON escapes leave."""
+    """Return whether a text is not blank and has no lone surrogates, which broken JSON escapes leave."""
     try:
         return bool(text.encode("utf-8").strip())
     except UnicodeEncodeError:
@@ -178,11 +178,11 @@ def _json_text(line: bytes, column: str) -> Any:
 
 
 def _lines(file: Any, piece: Piece) -> Iterator[tuple[int, bytes]]:
-    """Lines that begin in a piece, with the place where they do."""
+    """Yield the lines that begin in a piece, with their offsets."""
     place = piece.start
     if place:
         file.seek(place - 1)
-        place += len(file.readline()) - 1  # the rest of a line that began before
+        place += len(file.readline()) - 1  # skip the rest of a line that began before
     for line in file:
         if piece.stop is not None and place >= piece.stop:
             return
@@ -191,7 +191,7 @@ def _lines(file: Any, piece: Piece) -> Iterator[tuple[int, bytes]]:
 
 
 def _paragraphs(file: Any, piece: Piece) -> Iterator[str | None]:
-    """Documents of plain text. One belongs to the piece in which the empty line before it begins."""
+    """Yield plain-text documents; each belongs to the piece in which the empty line before it begins."""
     whole = replace(piece, stop=None)
     document: list[bytes] = []
     length, reading = 0, piece.start == 0
@@ -212,7 +212,7 @@ def _paragraphs(file: Any, piece: Piece) -> Iterator[str | None]:
                     f"{piece.file} has a document of more than {_LONGEST_DOCUMENT // 10**6} MB. Documents of "
                     "plain text must have empty lines between them; or make it JSON lines, one document each."
                 )
-        elif is_past:  # inside a document that began before this piece
+        elif is_past:  # in a document that began before this piece
             return
     if document:
         yield _decode(document)

@@ -1,7 +1,7 @@
-"""Checked rows to model inputs, by kind, and batches of them.
+"""Encode checked rows as model inputs, and collate them into batches.
 
 Rows are stored without padding; `Collator` pads a batch to its longest row. Every encoded row has
-`row` (the source row it came from: several windows of one long context share it) and `length`.
+`row` (its source row, shared by the windows of one long context) and `length`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from understudy.data.encodings import IGNORED_LABEL
 from understudy.data.kind import RowKind
 from understudy.data.tokens import TextReader, padded_width
 
-# Part of every cache key: raise it when the same rows would be encoded otherwise.
+# Part of every cache key: increase it when the same rows would be encoded differently.
 ENCODING_VERSION = 2
 
 
@@ -35,16 +35,16 @@ def encode(
 ) -> Dataset:
     """Tokenise checked rows.
 
-    The result is cached on disk beside the rows, under a name made of everything that decides it.
+    The result is cached on disk next to the rows, under a hash of everything that affects it.
 
     Args:
-        rows: as `load_data` gives them.
+        rows: rows from `load_data`.
         max_length, stride: see `TextReader`.
     """
     reader = text_reader(tokenizer, kind, max_length=max_length, stride=stride)
     options = {"max_length": max_length} | ({"stride": reader.stride} if reader.stride else {})
     backend = json.loads(tokenizer.backend_tokenizer.to_str())
-    backend |= {"truncation": None, "padding": None}  # left there by the last call
+    backend |= {"truncation": None, "padding": None}  # left by the last call
     habits = [tokenizer.model_input_names, tokenizer.truncation_side]
     decided_by = [ENCODING_VERSION, rows._fingerprint, kind.name, backend, habits, options]
     fingerprint = hashlib.sha256(json.dumps(decided_by).encode()).hexdigest()[:32]
@@ -67,7 +67,7 @@ def encode(
 def text_reader(
     tokenizer: PreTrainedTokenizerFast, kind: RowKind, *, max_length: int, stride: int | None = None
 ) -> TextReader:
-    """A reader of texts with a transformers tokenizer."""
+    """Build a text reader from a transformers tokenizer."""
     return TextReader(
         tokenizer.backend_tokenizer,
         windows=kind.has_windows,
@@ -77,20 +77,20 @@ def text_reader(
     )
 
 
-# Columns of numbers that are no labels.
+# Numeric columns that are not labels.
 _NOT_LABELS = ("row", "length")
 
 
-# What an encoder is called with, of a batch's tensors.
+# The tensors of a batch that are passed to an encoder.
 ENCODER_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-# Columns with a teacher's logits; those of tokens are without padding, as the rows themselves.
+# Columns with a teacher's logits; those of tokens have no padding, like the rows themselves.
 TEACHER, TEACHER_TOKENS = "teacher_", "teacher_tokens_"
-# And one with its states, float32 bytes: K layers of the first token, for each choice where there are any.
+# A column with its hidden states as float32 bytes: the first token at K layers, for each choice if any.
 TEACHER_STATES = "teacher_states"
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerFast, *, pair: bool = False) -> list[list[int]]:
-    """What a tokenizer puts before, between and behind: two lists for one text, three for two."""
+    """Return the special tokens before, between and after: two lists for one text, three for two."""
     inner = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole = tokenizer("a", "a")["input_ids"] if pair else tokenizer("a")["input_ids"]
     parts: list[list[int]] = [[]]
@@ -106,13 +106,13 @@ def special_tokens(tokenizer: PreTrainedTokenizerFast, *, pair: bool = False) ->
 
 
 class Collator:
-    """Rows to a padded batch of tensors; columns that are no model input are left out.
+    """A collator that pads rows into a batch of tensors and drops columns that the models do not use.
 
-    Padding is on the right, to the longest row of the batch and a multiple of 4.
+    Pads on the right, to the longest row of the batch and a multiple of 4.
 
     Args:
-        keep_row: leave the rows' numbers in the batch, for whoever must name one.
-        state_size: the width of a teacher's states, where rows carry them.
+        keep_row: keep the row numbers in the batch, for error messages.
+        state_size: the width of a teacher's hidden states, if the rows have them.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Collator:
 
 
 def _stack_logits(values: Sequence[Any], name: str, width: int) -> Tensor:
-    """Logits of a batch, those of tokens filled up with zeros."""
+    """Stack the logits of a batch; those of tokens are padded with zeros."""
     tensors = [torch.tensor(value, dtype=torch.float32) for value in values]
     if not name.startswith(TEACHER_TOKENS):
         return torch.stack(tensors)

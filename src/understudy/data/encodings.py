@@ -1,4 +1,4 @@
-"""Encodings as the columns of encoded rows; no torch."""
+"""Encodings as columns of encoded rows, without torch."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from tokenizers import Encoding
 
-# The label of tokens that carry none.
+# The label of tokens to ignore.
 IGNORED_LABEL = -100
 
 
 def model_columns(encodings: Sequence[Encoding], names: Sequence[str]) -> dict[str, list[Any]]:
-    """What a model is called with, but for the attention mask: rows have no padding."""
+    """Return the model inputs without the attention mask, since rows have no padding."""
     columns: dict[str, list[Any]] = {"input_ids": [encoding.ids for encoding in encodings]}
     if "token_type_ids" in names:
         columns["token_type_ids"] = [encoding.type_ids for encoding in encodings]
@@ -20,7 +20,7 @@ def model_columns(encodings: Sequence[Encoding], names: Sequence[str]) -> dict[s
 
 
 def with_lengths(encoded: dict[str, list[Any]], rows: Sequence[int]) -> dict[str, list[Any]]:
-    """Encoded rows with the number of their source row and their length."""
+    """Add the source row number and the length to encoded rows."""
     encoded["row"] = list(rows)
     encoded["length"] = [len(ids) for ids in encoded["input_ids"]]
     return encoded

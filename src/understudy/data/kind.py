@@ -1,7 +1,7 @@
-"""What the rest of the code asks of a task kind. The kinds themselves are in `understudy.kinds`.
+"""The interface of a task kind. The kinds themselves are in `understudy.kinds`.
 
-`RowKind` is the part without torch: which fields a row has, how it is checked, encoded and predicted.
-`Kind` adds what learning needs: losses, scores, augmentation. No other module compares a kind's name.
+`RowKind` is the part without torch: the fields of a row, and how it is checked, encoded and predicted.
+`Kind` adds what training needs: losses, scores, augmentation. No other module compares a kind's name.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ Batch = Mapping[str, list[Any]]
 Encoded = dict[str, list[Any]]
 Prediction = dict[str, Any]
 Logits = Sequence[tuple[NDArray[np.floating], ...]]
-"""For each input of a row, the model's outputs."""
+"""The model's outputs for each input of a row."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A row as a model reads it: one input, or one for each window or choice.
+    """A row as model inputs: one, or one for each window or choice.
 
     Attributes:
-        details: what decoding needs beside the logits, by kind.
+        details: what decoding needs besides the logits, by kind.
     """
 
     row: Row
@@ -49,19 +49,19 @@ class RowKind(ABC):
     """The rows of a task kind, without torch.
 
     Attributes:
-        name: in recipes and artifacts.
+        name: its name in recipes and artifacts.
         auto_class: the class in transformers that loads such a model.
-        pipeline: the name of the task on the hub.
+        pipeline: the name of its task on the hub.
         required, optional: fields of a source row.
         inputs: fields that a prediction needs, in the order in which a caller gives them.
-        usual_columns: names of a field's column in published files, most telling first.
-        label_field: the field with what is right.
+        usual_columns: common column names of a field in published files, most specific first.
+        label_field: the field with the correct answer.
         has_named_labels: whether labels have names, which the model's config holds.
         has_windows: whether long contexts are read in overlapping windows.
         outputs: names of the model's outputs.
         is_per_token: whether outputs have a value for each token.
-        metrics, max_length, unanswerable: of a user's own files of this kind.
-        example: an input for the model card.
+        metrics, max_length, unanswerable: defaults for a user's own files of this kind.
+        example: an example input for the model card.
     """
 
     name: ClassVar[str]
@@ -93,22 +93,22 @@ class RowKind(ABC):
         """Check the values of a source row and return a clean row.
 
         Args:
-            ids: spelling of a label to its id; None for kinds whose labels have no names.
+            ids: maps each spelling of a label to its id; None for kinds without named labels.
 
         Raises:
-            BadRowError: saying what is wrong.
+            BadRowError: if the row is invalid.
         """
 
     def label_names(self, value: Any) -> Iterable[str]:
-        """The names of labels in a source row's label field."""
+        """Return the label names in a source row's label field."""
         raise TypeError(f"labels of {self.name} have no names")
 
     def order_labels(self, found: Iterable[str]) -> tuple[str, ...]:
-        """The labels of a source in the order of their ids."""
+        """Return the labels of a source in the order of their ids."""
         return tuple(sorted(found))
 
     def inside_labels(self, labels: Sequence[str] | None) -> list[int] | None:
-        """For each label, the one that goes on with it; None where labels stand alone."""
+        """Return, for each label, the one that continues it; None if labels stand alone."""
         return None
 
     @abstractmethod
@@ -119,11 +119,11 @@ class RowKind(ABC):
 
     @abstractmethod
     def parse(self, given: Any, fields: Sequence[str]) -> Row:
-        """Turn what a caller gives into the fields of a row, checked."""
+        """Check a caller's input and turn it into the fields of a row."""
 
     @abstractmethod
     def read(self, rows: Sequence[Row], reader: TextReader, fields: Sequence[str]) -> Iterable[Reading]:
-        """Encode parsed rows for a prediction."""
+        """Encode parsed rows for prediction."""
 
     @abstractmethod
     def decode(
@@ -133,17 +133,17 @@ class RowKind(ABC):
 
     @abstractmethod
     def show(self, prediction: Prediction) -> str:
-        """A prediction on one line, with tabs between its parts."""
+        """Format a prediction on one line, with tabs between its parts."""
 
 
 class Kind(RowKind):
-    """A task kind with all that learning it needs.
+    """A task kind with everything needed for training.
 
     Attributes:
         has_classes: whether predictions are a choice among classes, which a temperature softens.
-        has_agreement: whether two models can be said to agree on a row.
+        has_agreement: whether agreement of two models on a row is defined.
         has_entities: whether rows have entities that augmentation may swap.
-        picture: how a report shows the predictions: `confusion`, `scatter`, or not at all.
+        picture: how a report plots the predictions: `confusion`, `scatter`, or None.
         accepts_predictions: whether soft labels may come from a file of predictions.
     """
 
@@ -155,11 +155,11 @@ class Kind(RowKind):
 
     @abstractmethod
     def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:
-        """Columns of a checked dataset, but for `row`."""
+        """Return the columns of a checked dataset, except `row`."""
 
     @abstractmethod
     def arrow_columns(self, *, pair: bool) -> dict[str, pa.DataType]:
-        """Columns of augmented rows, with labels by name."""
+        """Return the columns of augmented rows, with labels by name."""
 
     def configure(self, config: Any, labels: Sequence[str] | None) -> None:
         """Write the labels into a model's config."""
@@ -168,69 +168,69 @@ class Kind(RowKind):
             config.label2id = {name: index for index, name in enumerate(labels)}
 
     def check_head(self, config: Any) -> str | None:
-        """Say what is wrong with a head for such a task; None where nothing is."""
+        """Return what is wrong with a head for such a task, or None."""
         return None
 
     @abstractmethod
     def prediction_losses(
         self, student: Any, teacher: Any, batch: Mapping[str, Tensor], *, temperature: float, padded: bool
     ) -> dict[str, Tensor]:
-        """TinyBERT Eq. 10 as this kind has it, by name, one value for each example."""
+        """Return the losses of TinyBERT Eq. 10 for this kind by name, one value per example."""
 
     @abstractmethod
     def label_loss(self, student: Any, batch: Mapping[str, Tensor]) -> Tensor:
-        """The loss against the labels, one value for each example."""
+        """Return the loss against the labels, one value per example."""
 
     @abstractmethod
     def soft_label_loss(
         self, student: Any, teacher: Any, batch: Mapping[str, Tensor], *, temperature: float, squared: bool
     ) -> Tensor:
-        """The loss against the teacher's predictions, one value for each example."""
+        """Return the loss against the teacher's predictions, one value per example."""
 
     @abstractmethod
     def judge(self, task: Task, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]) -> Any:
-        """Predictions and outcomes of a whole split; see `evaluation/outcomes.py`."""
+        """Return the predictions and outcomes of a whole split; see `evaluation/outcomes.py`."""
 
     @abstractmethod
     def metric(self, name: str) -> Any:
-        """The metric of a name: a function of outcomes."""
+        """Return the metric with this name: a function of outcomes."""
 
     @abstractmethod
     def sides(self, row: Row, stop_words: frozenset[str], *, swap_entities: bool) -> list[Any]:
-        """The texts of a row that augmentation may change."""
+        """Return the texts of a row that augmentation may change."""
 
     @abstractmethod
     def change(self, row: Row, side: Any, variant: Any) -> Row:
-        """The row with a variant of one of its sides."""
+        """Return the row with a variant of one of its sides."""
 
     def entity_names(self, rows: Iterable[Row]) -> dict[str, tuple[str, ...]]:
-        """Every entity of some rows by its type."""
+        """Return every entity of some rows by type."""
         return {}
 
     def best_guess(self, rows: Dataset) -> float | None:
-        """The share of rows that always giving one answer gets right; None where that says nothing."""
+        """Return the accuracy of the best constant answer; None if that is not meaningful."""
         return None
 
     def num_values(self, encoded: Dataset, labels: Sequence[str] | None) -> NDArray[np.int64]:
-        """How many numbers a file of predictions must have for each row."""
+        """Return how many numbers a file of predictions must have for each row."""
         return np.full(len(encoded), 1 if labels is None else len(labels))
 
     def separate_texts(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Shape texts as the model takes them, each for itself."""
+        """Reshape the inputs so that the model takes each text on its own."""
         return inputs
 
     def join_texts(self, logits: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-        """Put the logits of separate texts together again, for inputs of a shape."""
+        """Join the logits of separate texts, for inputs of this shape."""
         return logits
 
     def texts(self, row: Mapping[str, Any]) -> tuple[str, ...]:
-        """The texts of a row as people read them."""
+        """Return the texts of a row in readable form."""
         return tuple(str(row[name]) for name in self.inputs if row.get(name))
 
     def gold(self, row: Mapping[str, Any]) -> Any:
-        """What is right for a row."""
+        """Return the correct answer of a row."""
         return row[self.label_field]
 
     def count_tokens(self, tokenizer: Any, row: Mapping[str, Any]) -> int:
-        """Tokens of a row before it is cut."""
+        """Return the number of tokens of a row before truncation."""
         return len(tokenizer(*self.texts(row))["input_ids"])

@@ -1,6 +1,6 @@
-"""Do the model and the data mean the same label by the same number?
+"""Check that the model and the data use the same number for the same label.
 
-A model's labels are in its config. Where they only say LABEL_0, LABEL_1 … nobody named them.
+A model's labels are in its config. If they are just LABEL_0, LABEL_1 …, they are unnamed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from understudy.errors import ModelError
 
 
 def named_labels(id2label: Mapping[int, str]) -> tuple[str, ...] | None:
-    """The label names of a model's config in the order of their ids, None where nobody named them."""
+    """Return the label names of a model's config in the order of their ids, or None if they are unnamed."""
     names = tuple(id2label[index] for index in sorted(id2label))
     return None if all(re.fullmatch(r"LABEL_\d+", name) for name in names) else names
 
@@ -24,11 +24,11 @@ def check_labels(
 ) -> tuple[str, ...]:
     """Compare a fine-tuned model's labels with the data's, by name and order.
 
-    Names are compared without regard to case; the model's spelling is returned.
+    Names are compared without regard to case and separators; the model's spelling is returned.
 
     Args:
         model: its name, for the message.
-        model_labels: None where the model does not name them; then only the number is compared.
+        model_labels: None if the model does not name them; then only their number is compared.
 
     Raises:
         ModelError: with both lists side by side.
@@ -57,12 +57,12 @@ def check_labels(
 
 
 def label_names(value: Any, labels: Sequence[str] | None) -> Any:
-    """A label's name, or those of a list; what has none is itself."""
+    """Return the name of a label, or of each in a list; a value without a name is returned as it is."""
     if isinstance(value, list):
         return [label_names(one, labels) for one in value]
     return labels[value] if labels is not None and isinstance(value, int) else value
 
 
 def fold(name: str) -> str:
-    """A label without its capitals and separators: `Not Entailment` is `not_entailment`."""
+    """Normalise case and separators of a label: `Not Entailment` becomes `not_entailment`."""
     return re.sub(r"[\s_-]+", "_", name.casefold())

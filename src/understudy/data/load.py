@@ -1,9 +1,9 @@
-"""Sources to checked datasets: the one entrance of all task data.
+"""Load sources as checked datasets: the single entry point for all task data.
 
     find the source → name its columns → agree on the labels → check every row → Arrow on disk
 
-Checked rows are written once to a cache folder named by the content of the source and the settings
-that shape it, and memory-mapped from there: memory does not grow with the number of rows.
+Checked rows are written once to a cache folder named after the content of the source and the settings
+that affect it, and memory-mapped from there, so memory does not grow with the number of rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from understudy.errors import DataError
 
 logger = logging.getLogger(__name__)
 
-# Part of every cache key: raise it when the same source would give other rows.
+# Part of every cache key: increase it when the same source would give different rows.
 FORMAT_VERSION = 1
 ROWS_PER_BATCH = 10_000
 MAX_LABELS = 1_000
@@ -49,7 +49,7 @@ class TaskData:
         splits: split name to its dataset, columns as in `rows.py`.
         labels: label names in the order of their ids; None for kinds without named labels.
         reports: what was read and dropped, by split.
-        columns: our field to the source's column.
+        columns: our fields with the source's columns.
         guessed: whether these columns were guessed.
         hashes: content hash by split.
     """
@@ -73,10 +73,10 @@ def load_data(
 
     Args:
         splits: `train`, `dev`, `test`, or a task's own names (`dev_matched`).
-        labels: the model's, in its order: used where the data declares none and means the same ones.
+        labels: the model's labels, in its order; used if the data declares none and has the same ones.
 
     Raises:
-        DataError: a source is missing, cannot be read, or has bad rows (with `bad_rows: refuse`).
+        DataError: if a source is missing, cannot be read, or has bad rows (with `bad_rows: refuse`).
     """
     check_settings(task, settings)
     sources = {split: find_source(task, settings, split) for split in splits}
@@ -89,7 +89,7 @@ def load_data(
     for split, source in sources.items():
         loaded[split], reports[split] = _checked(task, source, names, settings.bad_rows)
     hashes = {split: source.key for split, source in sources.items()}
-    # Augmented rows are made of so many, and all are read.
+    # Augmented rows were already made from this many rows, so all of them are read.
     if settings.max_rows is not None and settings.augmented is None and "train" in loaded:
         loaded["train"] = _some_rows(loaded["train"], settings.max_rows)
         hashes["train"] += f"-{settings.max_rows}"
@@ -106,7 +106,7 @@ def load_data(
 
 
 def _some_rows(rows: Dataset, count: int) -> Dataset:
-    """So many rows, in their order; the same ones each time."""
+    """Return a fixed sample of this many rows, in order."""
     if len(rows) <= count:
         return rows
     chosen = np.random.default_rng(0).permutation(len(rows))[:count]
@@ -114,11 +114,11 @@ def _some_rows(rows: Dataset, count: int) -> Dataset:
 
 
 def _discover_labels(task: Task, source: Source, model_labels: Sequence[str] | None) -> tuple[str, ...]:
-    """The labels of a source that declares none.
+    """Find the labels of a source that declares none.
 
-    A model's labels are taken, in its order, where the source has no others; numbers are taken as its
-    ids where they are as many. Else what was found: numbers in their order, words alphabetically, tags
-    by type; a model that has other labels is then refused by `check_labels`.
+    The model's labels are used, in its order, if the source has no others; numbers are taken as its ids if
+    there are as many. Otherwise the labels found are used: numbers in numerical order, words alphabetically,
+    tags by type; `check_labels` then refuses a model with other labels.
     """
     found = _distinct_labels(task, source)
     if model_labels:
@@ -148,7 +148,7 @@ def _distinct_labels(task: Task, source: Source) -> set[str]:
 def _checked(
     task: Task, source: Source, labels: Sequence[str] | None, bad_rows: str
 ) -> tuple[Dataset, RowReport]:
-    """The checked rows of a source, from the cache where they were checked before."""
+    """Return the checked rows of a source, from the cache if possible."""
     shape = [
         FORMAT_VERSION,
         task.kind.name,
@@ -168,12 +168,12 @@ def _checked(
     if report.num_kept == 0:
         raise DataError(f"No usable rows are left. {report.describe()}")
     rows = Dataset.from_file(str(folder / "rows.arrow"))
-    rows._fingerprint = key  # of the content; the library's own has the file's time in it
+    rows._fingerprint = key  # a hash of the content; the library's own depends on the file's time
     return rows, report
 
 
 def _write_rows(task: Task, source: Source, labels: Sequence[str] | None, folder: Path) -> None:
-    """Check a source row by row into an Arrow file; the folder appears whole or not at all."""
+    """Check a source row by row and write an Arrow file; the folder is created atomically."""
     own = task.kind.features(labels, pair="text_pair" in source.columns)
     features = Features({"row": Value("int64"), **own})
     ids = label_ids(labels, task.labels) if labels else None
@@ -185,7 +185,7 @@ def _write_rows(task: Task, source: Source, labels: Sequence[str] | None, folder
         schema = features.arrow_schema
         with pa.OSFile(str(target / "rows.arrow"), "wb") as file, pa.ipc.new_stream(file, schema) as out:
             batch: list[dict[str, Any]] = []
-            num_choices = 0  # of the first row; a batch cannot hold rows of different numbers
+            num_choices = 0  # of the first row; rows of a batch must have the same number
             reading = tqdm(source.rows(), desc="Checking", unit=" rows", leave=False, delay=1, disable=None)
             for number, raw in enumerate(reading):
                 report.num_read += 1
@@ -211,7 +211,7 @@ def _write_rows(task: Task, source: Source, labels: Sequence[str] | None, folder
         except OSError:
             if not (folder / "report.json").exists():
                 raise
-            # Another process wrote the same rows first: theirs are as good.
+            # Another process wrote the same rows first.
             shutil.rmtree(target)
 
 
@@ -219,13 +219,13 @@ CACHE_VARIABLE = "UNDERSTUDY_CACHE"
 
 
 def cache_folder() -> Path:
-    """`$UNDERSTUDY_CACHE`, or `understudy/` in the cache folder of `datasets`."""
+    """Return `$UNDERSTUDY_CACHE`, or `understudy/` in the cache folder of `datasets`."""
     chosen = os.environ.get(CACHE_VARIABLE)
     return Path(chosen) if chosen else Path(datasets.config.HF_DATASETS_CACHE) / "understudy"
 
 
 def announce(data: TaskData) -> None:
-    """Say which columns and labels are used, and what was left out or looks odd."""
+    """Log the columns and labels that are used, and what was left out or looks odd."""
     pairs = ", ".join(f"{field} = {column!r}" for field, column in data.columns.items())
     logger.info("Columns%s: %s", " (guessed; say otherwise with data.columns)" if data.guessed else "", pairs)
     if data.labels:

@@ -1,4 +1,4 @@
-"""Rows as a file gives them, before they are judged."""
+"""Rows as read from a file, before they are checked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Column = str | int
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a row cannot be used: a short name to count by, and the particulars."""
+    """The reason why a row cannot be used: a short name for counting, and the details."""
 
     name: str
     detail: str
@@ -18,7 +18,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class RawRow:
-    """One row as its file gives it. `where` is the line, row or question a person can look up."""
+    """A row as read from its file. `where` is the line, row or question that a user can look up."""
 
     where: str
     values: dict[Column, Any] = field(default_factory=dict)

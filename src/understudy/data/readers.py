@@ -1,8 +1,7 @@
-"""Files to raw rows, one function per format, a row at a time (SQuAD's JSON alone is one document).
+"""Read files as raw rows, one function per format, row by row (except SQuAD's JSON, a single document).
 
-A raw row is what the file says, by the file's own column names, with the place it came from. What
-cannot even be split into columns carries a problem instead of values. Nothing is judged here
-beyond that: see `rows.py`.
+A raw row has the file's own column names and values, and the place it came from. A row that cannot even be
+split into columns carries a problem instead of values. All other checks are in `rows.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ CONLL_SUFFIXES = (".conll", ".txt", ".train", ".testa", ".testb", ".iob", ".iob2
 
 
 def _text_lines(path: Path) -> Iterator[str]:
-    """Lines of a text file; bytes that are not UTF-8 come out as surrogates, which `rows.py` reports."""
+    """Yield the lines of a text file; invalid UTF-8 becomes surrogates, which `rows.py` reports."""
     with path.open("rb") as file:
         for index, line in enumerate(file):
             if index == 0:
@@ -39,9 +38,9 @@ def _delimiter(path: Path) -> str:
 
 
 def read_table(path: Path, *, header: bool) -> Iterator[RawRow]:
-    """CSV (quoted as RFC 4180) or TSV (plain tabs, quotes are text, as GLUE has it).
+    """Read CSV (quoted as in RFC 4180) or TSV (plain tabs, with quotes as text, as in GLUE).
 
-    With a header, values are keyed by its names, without one by position from 0.
+    Values are keyed by the names of the header or, without one, by position from 0.
     """
     if path.suffix.lower() == ".tsv":
         records: Iterator[tuple[int, list[str] | Problem]] = (
@@ -65,7 +64,7 @@ def read_table(path: Path, *, header: bool) -> Iterator[RawRow]:
             if header:
                 continue
         if record in ([], [""]):
-            continue  # a blank line, most often the last one
+            continue  # a blank line, usually the last
         if len(record) != len(names):
             detail = f"has {len(record)} columns, the first line has {len(names)}"
             yield RawRow(where, problem=Problem("wrong number of columns", detail))
@@ -74,7 +73,7 @@ def read_table(path: Path, *, header: bool) -> Iterator[RawRow]:
 
 
 def _csv_records(path: Path) -> Iterator[tuple[int, list[str] | Problem]]:
-    # The default limit of 131,072 characters would stop the file instead of reporting the row.
+    # The default limit of 131,072 characters would abort the file instead of reporting the row.
     csv.field_size_limit(2**31 - 1)
     reader = csv.reader(_text_lines(path), delimiter=_delimiter(path), strict=True)
     while True:
@@ -84,7 +83,7 @@ def _csv_records(path: Path) -> Iterator[tuple[int, list[str] | Problem]]:
         except StopIteration:
             return
         except csv.Error as error:
-            if "unexpected end" in str(error):  # a quote that is never closed has swallowed the rest
+            if "unexpected end" in str(error):  # an unclosed quote has swallowed the rest
                 raise DataError(
                     f"{path}: broken quoting: the quote opened in line {start} is never closed. Close it, or "
                     "double the quotes inside a quoted text."
@@ -93,13 +92,13 @@ def _csv_records(path: Path) -> Iterator[tuple[int, list[str] | Problem]]:
 
 
 def read_jsonl(path: Path) -> Iterator[RawRow]:
-    """One JSON object a line."""
+    """Read JSON lines: one object per line."""
     for number, line in enumerate(_text_lines(path), start=1):
         where = f"line {number}"
         if not line.strip():
             continue
         try:
-            # Strict decoding first, so that what is left of surrogates came from \ud800 escapes.
+            # Check the encoding first: any remaining surrogates then come from \ud800 escapes.
             line.encode("utf-8")
             values = json.loads(line)
         except UnicodeEncodeError:
@@ -116,12 +115,12 @@ def read_jsonl(path: Path) -> Iterator[RawRow]:
 
 
 def read_parquet(path: Path) -> Iterator[RawRow]:
-    """Parquet, in batches."""
+    """Read Parquet in batches."""
     import pyarrow.parquet as pq
 
     try:
         file = pq.ParquetFile(path)
-    except Exception as error:  # pyarrow raises its own, OSError and ValueError alike
+    except Exception as error:  # pyarrow raises its own errors, OSError and ValueError
         raise DataError(f"{path} cannot be read as Parquet: {error}. Save it again.") from None
     with file:
         number = 0
@@ -132,7 +131,7 @@ def read_parquet(path: Path) -> Iterator[RawRow]:
 
 
 def read_squad(path: Path) -> Iterator[RawRow]:
-    """SQuAD's JSON, versions 1.1 and 2.0: one row a question."""
+    """Read SQuAD's JSON, versions 1.1 and 2.0: one row per question."""
     try:
         document = json.loads("".join(_text_lines(path)))
         if isinstance(document, list):
@@ -166,7 +165,7 @@ def read_squad(path: Path) -> Iterator[RawRow]:
 
 
 def read_conll(path: Path) -> Iterator[RawRow]:
-    """CoNLL columns: a word a line, its tag last, a blank line between sentences."""
+    """Read CoNLL columns: one word per line, its tag last, with a blank line between sentences."""
     words: list[str] = []
     tags: list[str] = []
     start, width = 1, 0
@@ -201,7 +200,7 @@ def read_conll(path: Path) -> Iterator[RawRow]:
 
 
 def read_race(path: Path) -> Iterator[RawRow]:
-    """RACE's folders of .txt files, each a JSON object with an article and its questions."""
+    """Read RACE's folders of .txt files, each a JSON object with an article and its questions."""
     files = sorted(path.rglob("*.txt"))
     if not files:
         raise DataError(f"{path} must hold RACE's .txt files (high/1.txt, middle/2.txt …); it has none.")
@@ -230,7 +229,7 @@ def read_race(path: Path) -> Iterator[RawRow]:
 
 
 def read_file(path: Path, *, header: bool = True) -> Iterator[RawRow]:
-    """Read any supported file or folder by its name."""
+    """Read any supported file or folder, by its suffix."""
     suffix = path.suffix.lower()
     if path.is_dir():
         return read_race(path)

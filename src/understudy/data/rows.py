@@ -1,5 +1,7 @@
-"""Judge raw rows: what is usable becomes a clean row, what is not is counted. Which columns a clean row has
-is its kind's to say; `row` is the position among the rows of the source, counted from 0."""
+"""Check raw rows: valid ones become clean rows, others are counted.
+
+The columns of a clean row depend on its kind; `row` is its position in the source, counted from 0.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,15 @@ from understudy.errors import DataError
 if TYPE_CHECKING:
     from understudy.data.kind import RowKind
 
-# A megabyte of text in one row is a broken file and not an example.
+# A megabyte of text in one row means a broken file.
 MAX_CHARACTERS = 1_000_000
 
-# How many places of each problem are kept for the report: enough to look at, bounded in memory.
+# How many places of each problem are kept for the report, to bound its memory.
 PLACES_KEPT = 5
 
 
 class BadRowError(Exception):
-    """Raised by the checks below and turned into a `Problem` by `check_row`."""
+    """An invalid row; `check_row` turns it into a `Problem`."""
 
     def __init__(self, name: str, detail: str) -> None:
         super().__init__(detail)
@@ -32,14 +34,14 @@ class BadRowError(Exception):
 
 @dataclass
 class RowReport:
-    """How many rows were read, kept and bad, and where the bad ones are."""
+    """The numbers of rows that were read, kept and bad, and the places of bad ones."""
 
     source: str
     num_read: int = 0
     num_kept: int = 0
     problems: dict[str, int] = field(default_factory=dict)
     places: dict[str, list[str]] = field(default_factory=dict)
-    num_used: int | None = None  # where data.max_rows takes fewer than were kept
+    num_used: int | None = None  # set if data.max_rows uses fewer than were kept
 
     @property
     def num_bad(self) -> int:
@@ -52,7 +54,7 @@ class RowReport:
             places.append(f"{where}: {problem.detail}")
 
     def describe(self) -> str:
-        """For people: each problem, how often, and the first places."""
+        """Describe each problem, with its count and first places, for users."""
         lines = [f"{self.source}: {self.num_bad:,} of {self.num_read:,} rows are bad"]
         for name, count in sorted(self.problems.items(), key=lambda item: -item[1]):
             lines.append(f"  {name} ({count:,})")
@@ -63,7 +65,7 @@ class RowReport:
 
 
 def check_text(value: Any, name: str) -> str:
-    """A text of a row, or why it cannot be used."""
+    """Return a text of a row, or raise if it cannot be used."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         raise BadRowError("null text", f"{name} is null")
     if not isinstance(value, str):
@@ -92,7 +94,7 @@ def check_text(value: Any, name: str) -> str:
 
 
 def is_clean(name: str) -> bool:
-    """Whether a label's name could stand in a model's config."""
+    """Return whether a label's name is valid in a model's config."""
     try:
         check_text(name, "label")
     except BadRowError:
@@ -101,7 +103,7 @@ def is_clean(name: str) -> bool:
 
 
 def label_id(value: Any, ids: Mapping[str, int]) -> int:
-    """The id of a label as a file writes it."""
+    """Return the id of a label as written in a file."""
     name = label_name(value)
     if not name:
         raise BadRowError("null label", "label is null")
@@ -114,7 +116,7 @@ def label_id(value: Any, ids: Mapping[str, int]) -> int:
 
 
 def label_name(value: Any) -> str:
-    """A label as text; empty for null. Whole floats are numbers: pandas writes 1.0 beside an empty cell."""
+    """Return a label as text, empty for null. 1.0 becomes 1: pandas writes it so if other cells are empty."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float) and value.is_integer():
@@ -123,11 +125,11 @@ def label_name(value: Any) -> str:
 
 
 def label_ids(labels: Sequence[str], numbering: Sequence[str] | None = None) -> dict[str, int]:
-    """Every spelling a file may use for a label, to its id in `labels`.
+    """Map every spelling that a file may use for a label to its id in `labels`.
 
-    A label may be written with other capitals where that is clear, and as a number where names are
-    words. The number counts in `numbering`, the order in which the task was published: another order
-    of `labels` changes ids, never what a number in a file means.
+    A label may differ in case and separators if that is unambiguous, and may be a number if names are words.
+    The number is an index into `numbering`, the published order of the task: another order of `labels`
+    changes ids, but never the meaning of a number in a file.
     """
     ids = {name: index for index, name in enumerate(labels)}
     folded: dict[str, list[int]] = {}
@@ -145,11 +147,11 @@ def check_row(
     columns: Mapping[str, str | int],
     ids: Mapping[str, int] | None,
 ) -> dict[str, Any] | Problem:
-    """A clean row, or why there is none.
+    """Return a clean row, or the problem with it.
 
     Args:
-        columns: our field to the source's column.
-        ids: spelling of a label to its id; None for kinds whose labels are not named.
+        columns: our fields with the source's columns.
+        ids: maps each spelling of a label to its id; None for kinds without named labels.
     """
     if raw.problem:
         return raw.problem
@@ -165,7 +167,7 @@ def check_row(
 
 
 def refuse_if_bad(report: RowReport) -> None:
-    """Raise with the whole report, and with the way out."""
+    """Raise with the whole report and a remedy, if there are bad rows or none at all."""
     if report.num_bad:
         raise DataError(
             f"{report.describe()}\nMend the file, or leave such rows out with --set data.bad_rows=drop."

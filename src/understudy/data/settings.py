@@ -1,4 +1,4 @@
-"""What a recipe may say about its data."""
+"""The data settings of a recipe."""
 
 from __future__ import annotations
 
@@ -6,62 +6,62 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-# YAML reads 0 as a number; what it reads no and yes as must be quoted by the user.
+# YAML reads 0 as a number, which is converted; no and yes become booleans and must be quoted by the user.
 LabelName = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) in (int, float) else name)]
 
 
 class DataSettings(BaseModel):
-    """Where the rows come from and what happens to bad ones.
+    """The sources of the rows, and the handling of bad ones.
 
     Give either `source` (a folder in the task's published layout, or a hub dataset), or `train`,
-    `dev` and `test` files (CSV, TSV, JSONL, Parquet, SQuAD JSON, CoNLL) or folders that
-    `Dataset.save_to_disk` wrote.
+    `dev` and `test` files (CSV, TSV, JSONL, Parquet, SQuAD JSON, CoNLL) or folders written by
+    `Dataset.save_to_disk`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str | None = None
-    """A folder in the task's own layout, or a hub dataset: its name, or `name@revision`."""
+    """A folder in the task's own layout, or a hub dataset as `name` or `name@revision`."""
     config: str | None = None
-    """Configuration of the hub dataset, e.g. `mrpc` of `nyu-mll/glue`."""
+    """The configuration of the hub dataset, e.g. `mrpc` of `nyu-mll/glue`."""
     splits: dict[str, str] = {}
-    """Our split to the hub dataset's, e.g. `{dev: test}` where it has no validation split."""
+    """Our splits with the hub dataset's, e.g. `{dev: test}` if it has no validation split."""
     train: str | None = None
     dev: str | None = None
     test: str | None = None
     augmented: str | None = None
-    """A folder that `understudy augment` wrote from this training set, read in its place."""
+    """A folder that `understudy augment` wrote from this training set, read instead of it."""
     columns: dict[str, str | int] = {}
-    """Our field to the file's column, e.g. `{text: review}`; numbers for a file without a header."""
+    """Our fields with the file's columns, e.g. `{text: review}`; numbers for a file without a header."""
     labels: Annotated[list[LabelName], Field(min_length=2)] | None = None
     """Label names in the order of their ids."""
     max_length: Annotated[int, Field(ge=8)] | None = None
-    """Tokens per example, special tokens included; the task's own where not given."""
+    """Tokens per example, including special tokens. Defaults to the task's."""
     stride: Annotated[int, Field(ge=0)] | None = None
-    """Question answering: tokens that neighbouring windows share; 128 or a third where not given."""
+    """Tokens shared by neighbouring windows in question answering. Defaults to 128, or a third if less."""
     max_rows: Annotated[int, Field(ge=1)] | None = None
-    """Learn from so many rows of the training set, drawn once at random; from all where not given. Augmented
-    rows are all read: augment with the same number, and they are made of these."""
+    """Train on this many rows of the training set, drawn once at random. Defaults to all. Augmented rows are
+    always all read: augment with the same number, and they are made from these rows."""
     bad_rows: Literal["refuse", "drop"] = "refuse"
-    """Stop with a list of the bad rows, or leave them out and report how many."""
+    """Whether to stop with a list of the bad rows, or to leave them out and report how many."""
 
 
 class CorpusSettings(BaseModel):
-    """General text to token blocks; read by `understudy corpus`."""
+    """Settings for turning general text into token blocks; read by `understudy corpus`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     sources: Annotated[list[str], Field(min_length=1)] | None = None
-    """Files, folders, patterns (`wiki/*.parquet`), fsspec addresses, or hub datasets."""
+    """Files, folders, patterns (`wiki/*.parquet`), fsspec URLs, or hub datasets."""
     tokenizer: str | None = None
-    """The teacher's: a folder or a hub name."""
+    """The teacher's tokenizer: a folder or a hub name."""
     column: str = "text"
-    """The column that holds the text, in Parquet files and JSON lines."""
+    """The column with the text, in Parquet files and JSON lines."""
     max_length: Annotated[int, Field(ge=8)] = 128
-    """Tokens of a block, special tokens included."""
+    """Tokens per block, including special tokens."""
     pairs: bool = False
-    """Two segments a block, as BERT's, instead of one."""
+    """Whether a block has two segments, as in BERT, instead of one."""
     held_out: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.005
-    """The share of documents that nothing learns from."""
+    """The share of documents that are held out."""
     shard_megabytes: Annotated[float, Field(gt=0.0)] = 64.0
-    """Of text that become one file of blocks."""
+    """Megabytes of text that go into one file of blocks."""

@@ -1,4 +1,4 @@
-"""Where rows come from: a user's files, a folder in a task's published layout, or the hub."""
+"""The sources of rows: a user's files, a folder in a task's published layout, or the hub."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from understudy.files import hash_file
 from understudy.hub import split_revision
 
 SPLITS = ("train", "dev", "test")
-AUGMENTED_ROWS = "rows"  # the folder of augmented rows, beside their result.json
+AUGMENTED_ROWS = "rows"  # the folder of augmented rows, next to their result.json
 
 
 @dataclass(frozen=True)
 class Source:
-    """Something rows can be read from, with what is known before the first row is judged.
+    """A source of rows, with what is known before the first row is checked.
 
     Attributes:
-        name: what a message calls it: the path, or the hub name.
+        name: its name in messages: the path, or the hub name.
         key: a hash of its content.
         rows: reads it from the start, each time it is called.
-        columns: our field to its column.
-        labels: label names in the order of their ids, where the source declares them.
+        columns: our fields with its columns.
+        labels: label names in the order of their ids, if the source declares them.
         guessed: whether the columns were guessed from their names.
     """
 
@@ -50,12 +50,12 @@ class Source:
 
 
 def dev_splits(task: Task, settings: DataSettings) -> tuple[str, ...]:
-    """The development sets to score: a task's own (MNLI has two), or the one file a user gave."""
+    """Return the development sets to score: a task's own (MNLI has two), or the one file a user gave."""
     return task.dev_splits if settings.source is not None else ("dev",)
 
 
 def check_settings(task: Task, settings: DataSettings) -> None:
-    """A setting that has no effect is an error."""
+    """Refuse data settings that conflict or have no effect."""
     files = [name for name in SPLITS if getattr(settings, name) is not None]
     if settings.source is None and not files:
         raise RecipeError(
@@ -92,7 +92,7 @@ def check_settings(task: Task, settings: DataSettings) -> None:
 
 
 def find_source(task: Task, settings: DataSettings, split: str) -> Source:
-    """Where a split's rows come from: a file of the user, a folder in the task's layout, or the hub."""
+    """Find a split's source: a user's file, a folder in the task's layout, or the hub."""
     if split == "train" and settings.augmented is not None:
         return _augmented_source(task, Path(settings.augmented).expanduser())
     if settings.source is None:
@@ -117,7 +117,7 @@ def find_source(task: Task, settings: DataSettings, split: str) -> Source:
 
 
 def _is_dataset_copy(task: Task, folder: Path) -> bool:
-    """Whether a folder is a hub dataset on disk: Parquet files, and nothing in the task's own layout."""
+    """Return whether a folder is a copy of a hub dataset: Parquet files, but not the task's own layout."""
     if not folder.is_dir() or next(folder.rglob("*.parquet"), None) is None:
         return False
     splits = task.folder.files if task.folder else ()
@@ -125,7 +125,7 @@ def _is_dataset_copy(task: Task, folder: Path) -> bool:
 
 
 def _layout_paths(task: Task, folder: Path, split: str) -> list[Path]:
-    """Where a split may lie in a folder of the task's layout, the likeliest first."""
+    """Return the possible paths of a split in a folder of the task's layout, most likely first."""
     layout = task.folder
     assert layout is not None
     return [base / name for base in (folder / layout.name, folder) for name in layout.files[split]]
@@ -152,7 +152,7 @@ def _file_source(
         return read_file(path, header=header)
 
     first = next((row.values for row in rows() if row.problem is None), None)
-    if first is None:  # nothing to read columns from: say why
+    if first is None:  # no row to read columns from: explain why
         report = RowReport(str(path))
         for row in rows():
             report.num_read += 1
@@ -164,7 +164,7 @@ def _file_source(
 
 
 def _augmented_source(task: Task, folder: Path) -> Source:
-    """The rows that `understudy augment` wrote, whose columns have our names."""
+    """Return the rows written by `understudy augment`, whose columns have our names."""
     result = folder / "result.json"
     if not result.is_file():
         raise DataError(
@@ -212,7 +212,7 @@ def _hub_source(task: Task, settings: DataSettings, split: str) -> Source:
     hub_split = settings.splits.get(split) or hub.splits.get(split, split)
     try:
         dataset = datasets.load_dataset(name, config, split=hub_split, revision=revision)
-    except Exception as error:  # datasets raises a dozen types for what a user sees as one thing
+    except Exception as error:  # datasets raises many types for a missing dataset
         if Path(name).expanduser().is_dir():
             own = f" {task.name}'s own files would be in {task.folder.name}/." if task.folder else ""
             raise DataError(
@@ -222,19 +222,19 @@ def _hub_source(task: Task, settings: DataSettings, split: str) -> Source:
             f"hub dataset {name!r} (configuration {config}, split {hub_split}) cannot be loaded: "
             f"{error}\nCheck the name and the network, or point data.source at a local folder."
         ) from error
-    # A copy of the task's own dataset has its columns, another dataset has some of its own.
+    # A copy of the task's own dataset has its columns; another dataset may not.
     usual = hub.columns if set(hub.columns.values()) <= set(dataset.column_names) else {}
     columns = settings.columns or usual
     return _dataset_source(task, dataset, columns, f"{name} ({hub_split})", dataset._fingerprint)
 
 
 def is_saved_dataset(folder: Path) -> bool:
-    """Whether a folder was written by `Dataset.save_to_disk`."""
+    """Return whether a folder was written by `Dataset.save_to_disk`."""
     return (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file()
 
 
 def hash_saved_dataset(folder: Path) -> str:
-    """Hash the rows of a saved dataset, and the types of its columns."""
+    """Hash the rows of a saved dataset and the types of its columns."""
     info = json.loads((folder / "dataset_info.json").read_text("utf-8"))
     digest = hashlib.sha256(json.dumps(info["features"], sort_keys=True).encode())
     for file in json.loads((folder / "state.json").read_text("utf-8"))["_data_files"]:
@@ -250,7 +250,7 @@ def _saved_dataset_source(task: Task, settings: DataSettings, folder: Path) -> S
 def _dataset_source(
     task: Task, dataset: Any, columns: Mapping[str, str | int], name: str, key: str
 ) -> Source:
-    """The rows of a `datasets.Dataset`, with the label names that its features declare."""
+    """Return the rows of a `datasets.Dataset`, with the label names that its features declare."""
     named, guessed = guess_columns(task.kind, columns, dataset.column_names, name)
     label_column = named.get(task.kind.label_field)
     feature = dataset.features.get(label_column)
@@ -267,14 +267,14 @@ def _dataset_source(
 
 
 def _label_names(value: Any, labels: Sequence[str]) -> Any:
-    """Ids to names; -1, the hub's mark for a hidden label, becomes null."""
+    """Convert ids to names; -1, which marks a hidden label on the hub, becomes null."""
     if isinstance(value, list):
         return [_label_names(item, labels) for item in value]
     return labels[value] if isinstance(value, int) and 0 <= value < len(labels) else None
 
 
 def _hash_path(path: Path) -> str:
-    """A hash of a file's content, or of all files in a folder with their names."""
+    """Hash a file's content, or all files in a folder with their names."""
     digest = hashlib.sha256()
     for file in sorted(path.rglob("*.txt")) if path.is_dir() else [path]:
         if path.is_dir():

@@ -1,4 +1,4 @@
-"""A task: one row of the table in `understudy.kinds.tasks`."""
+"""Tasks: the rows of the table in `understudy.kinds.tasks`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from understudy.data.kind import Kind
 
 @dataclass(frozen=True)
 class Folder:
-    """Where a task lies in a folder of its own published layout.
+    """The location of a task in a folder with its published layout.
 
     Attributes:
         name: the sub-folder, e.g. `CoLA`.
-        files: split name to file name; several names are alternatives, the first that exists counts.
-        columns: our field to the file's column; numbers mean the file has no header.
+        files: file names by split; several names are alternatives, and the first that exists is used.
+        columns: our fields with the file's columns; numbers mean that the file has no header.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Hub:
-    """Where a task lies on the hub; `columns` and `splits` lead from our names to its own."""
+    """The location of a task on the hub; `columns` and `splits` map our names to its own."""
 
     dataset: str
     config: str | None
@@ -37,13 +37,13 @@ class Hub:
 
 @dataclass(frozen=True)
 class Task:
-    """One row of the table.
+    """A row of the task table.
 
     Attributes:
-        labels: label names in the order of their ids; None where the data decides.
-        metrics: official metrics, the one that is quoted first.
-        max_length: tokens, special tokens included.
-        dev_splits: every development set; the first one is used for choosing, all are reported.
+        labels: label names in the order of their ids; None if the data determines them.
+        metrics: official metrics; the first is the headline.
+        max_length: tokens, including special tokens.
+        dev_splits: every development set; the first is used for model selection, all are reported.
         unanswerable: whether a question may have no answer.
     """
 
@@ -62,11 +62,11 @@ class Task:
         return self.kind.auto_class
 
     def with_metric(self, name: str) -> Task:
-        """The task with another metric before its own."""
-        self.kind.metric(name)  # refuses an unknown one
+        """Return the task with another metric in front of its own."""
+        self.kind.metric(name)  # refuses an unknown metric
         return replace(self, metrics=(name, *(one for one in self.metrics if one != name)))
 
     @property
     def headline(self) -> str:
-        """The metric that is quoted, and by which a best checkpoint is chosen."""
+        """The metric that is reported first, and that selects the best checkpoint."""
         return self.metrics[0]

@@ -1,5 +1,4 @@
-"""Texts to tokens, by the `tokenizers` library alone: training reads by it, and so can a process without
-torch."""
+"""Tokenise texts with the `tokenizers` library alone, for training and for processes without torch."""
 
 from __future__ import annotations
 
@@ -12,22 +11,22 @@ from tokenizers import Encoding, Tokenizer
 
 from understudy.errors import RecipeError
 
-# As in BERT's own script; less where windows are short, so that a window always has room for context.
+# As in BERT's own script; smaller for short windows, so that a window always has room for context.
 DEFAULT_STRIDE = 128
 MAX_QUESTION_TOKENS = 64
-# Kernels like even widths. Multiples of 8 cost short texts 7 % of their speed (docs/LOG.md).
+# Kernels prefer even widths. Multiples of 8 make short texts 7 % slower (docs/LOG.md).
 PAD_TO_MULTIPLE_OF = 4
-# Texts with more characters than this for each token that is read are shortened first.
+# Texts with more characters per token that is kept are shortened first.
 _MANY_CHARACTERS = 16
 
 
 @dataclass(frozen=True)
 class Window:
-    """A piece of a context behind its question.
+    """A piece of a context after its question.
 
     Attributes:
-        question: its place among the questions.
-        starts, ends: the first character of each token of the context and the one behind its last; -1 for
+        question: its index among the questions.
+        starts, ends: the first character of each token of the context and the one after its last; -1 for
             other tokens.
     """
 
@@ -38,14 +37,15 @@ class Window:
 
 
 class TextReader:
-    """How texts are tokenised and cut.
+    """A reader that tokenises texts, and truncates them or splits them into windows.
 
     Args:
-        backend: of which the reader has a copy.
-        max_length: tokens, special ones included; longer inputs are cut, contexts of questions into windows.
-        stride: tokens that neighbouring windows share; 128, or a third of the window where that is less,
-            where not given. Of no effect on other kinds.
-        truncation_side: from which texts are cut.
+        backend: the tokenizer, of which the reader makes a copy.
+        max_length: tokens, including special ones; longer inputs are truncated, contexts of questions split
+            into windows.
+        stride: tokens shared by neighbouring windows. Defaults to 128, or a third of the window if that is
+            less. No effect on other kinds.
+        truncation_side: the side from which texts are truncated.
         windows: whether the second of two texts is read in windows.
     """
 
@@ -63,7 +63,7 @@ class TextReader:
         self.backend = Tokenizer.from_str(backend.to_str())
         self.backend.no_padding()
         self.backend.no_truncation()
-        self.whole = Tokenizer.from_str(self.backend.to_str())  # which cuts nothing
+        self.whole = Tokenizer.from_str(self.backend.to_str())  # without truncation
         self.question_limit = min(MAX_QUESTION_TOKENS, max_length // 3)
         strategy = "longest_first"
         self.stride = 0
@@ -96,23 +96,23 @@ class TextReader:
         return len(text) > _MANY_CHARACTERS * self.max_length
 
     def _shorten(self, text: str) -> str:
-        """Cut a text that is far longer than what is read.
+        """Cut a text that is far longer than the limit.
 
-        The backend keeps what it cuts off, and of a pair in every combination: of two long texts that is
-        memory by the square of their length.
+        The backend keeps what it cuts off, and for a pair in every combination: for two long texts, its
+        memory is quadratic in their length.
         """
         return self._cut(text, self._read_whole(text), self.max_length) if self._is_long(text) else text
 
     def _shorten_pair(self, first: str, second: str) -> tuple[str, str]:
-        """Shorten both texts of a pair so that the longer one stays the longer one.
+        """Shorten both texts of a pair so that the longer one stays longer.
 
-        The backend shares the room by which of the two is longer, and of an odd number of tokens the longer
-        one gets one more.
+        The backend divides the available length depending on which text is longer, and gives the longer one
+        the extra token of an odd number.
         """
         if not (self._is_long(first) or self._is_long(second)):
             return first, second
         read = [self._read_whole(text) for text in (first, second)]
-        # The shorter one is left with at most 2 times max_length, the longer with 3 times or all it has.
+        # The shorter one keeps at most 2 times max_length, the longer one 3 times or everything.
         least = [self.max_length, 3 * self.max_length]
         if len(read[0].ids) > len(read[1].ids):
             least.reverse()
@@ -122,19 +122,19 @@ class TextReader:
         return self.whole.encode(text, add_special_tokens=False)
 
     def _cut(self, text: str, read: Encoding, least: int) -> str:
-        """Cut a text between two words, to at least `least` tokens and at most `max_length` more."""
+        """Cut a text between two words, to at least `least` and at most `max_length` more tokens."""
         words, spans, count = read.word_ids, read.offsets, len(read.ids)
         if count <= least:
             return text
         kept = range(least, min(least + self.max_length, count))
         left = self.truncation_side == "left"
         places = [count - number for number in kept] if left else list(kept)
-        # A word without an end is cut anywhere.
+        # A word that does not end in this range is cut anywhere.
         place = next((place for place in places if words[place] != words[place - 1]), places[-1])
         return text[spans[place][0] :] if left else text[: spans[place - 1][1]]
 
     def questions(self, questions: Sequence[str], contexts: Sequence[str]) -> Iterator[Window]:
-        """Windows over contexts, each behind its question; a long question is cut."""
+        """Yield windows over contexts, each after its question; a long question is truncated."""
         whole = self.whole.encode_batch(list(questions), add_special_tokens=False)
         cut = [
             text[: read.offsets[self.question_limit - 1][1]] if len(read.ids) > self.question_limit else text
@@ -149,16 +149,16 @@ class TextReader:
                 yield Window(place, encoding, [start for start, _ in spans], [end for _, end in spans])
 
     def choices(self, context: str, question: str, choices: Sequence[str]) -> list[Encoding]:
-        """Each choice beside the context."""
+        """Encode each choice with the context."""
         return self.texts([context] * len(choices), [f"{question} {choice}".strip() for choice in choices])
 
     def words(self, rows: Sequence[Sequence[str]]) -> list[TaggedWords]:
-        """Encode texts given as words: the words joined by spaces are read as any other text."""
+        """Encode texts given as words: joined by spaces, they are tokenised like any other text."""
         encodings = self.backend.encode_batch([" ".join(row) for row in rows])
         return [_tag_words(row, encoding) for row, encoding in zip(rows, encodings, strict=True)]
 
     def raw_words(self, texts: Sequence[str]) -> list[tuple[TaggedWords, list[tuple[int, int]]]]:
-        """Encode texts that nobody has split; also gives where each word of theirs is."""
+        """Encode texts that are not split into words, and return the span of each word."""
         encodings = self.backend.encode_batch(list(texts))
         return [_tag_text(text, encoding) for text, encoding in zip(texts, encodings, strict=True)]
 
@@ -167,10 +167,10 @@ class TextReader:
 class TaggedWords:
     """A text whose words have tags.
 
-    A word may have several parts: `U.S.` is `U`, `.`, `S` and `.`, as in a text that nobody has split.
+    A word may have several parts: `U.S.` is `U`, `.`, `S` and `.`, as in unsplit text.
 
     Attributes:
-        word_ids: for each token that carries a word's tag, the place of the word; -1 for others.
+        word_ids: for each token that carries a word's tag, the index of the word; -1 for others.
         inside_ids: the same for tokens that carry the tag of a later part of a word.
     """
 
@@ -195,7 +195,7 @@ def _tag_text(text: str, encoding: Encoding) -> tuple[TaggedWords, list[tuple[in
     word_ids, spans = [-1] * len(encoding.ids), list[tuple[int, int]]()
     parts = split_words(text)
     for (start, end), token in zip(parts, _tokens_at([start for start, _ in parts], encoding), strict=True):
-        if token >= 0 and word_ids[token] >= 0:  # a token of several parts makes them one word
+        if token >= 0 and word_ids[token] >= 0:  # a token with several parts makes them one word
             spans[-1] = (spans[-1][0], end)
             continue
         if token >= 0:
@@ -205,7 +205,7 @@ def _tag_text(text: str, encoding: Encoding) -> tuple[TaggedWords, list[tuple[in
 
 
 def _tokens_at(places: Sequence[int], encoding: Encoding) -> list[int]:
-    """The token that has each character in it; -1 where none has, or where the text was cut before it."""
+    """Return the token that contains each character; -1 if there is none, or if the text was cut off."""
     tokens = [
         (start, end, token)
         for token, ((start, end), part) in enumerate(
@@ -225,7 +225,7 @@ _PARTS = re.compile(r"\w+|[^\w\s]")
 
 
 def split_words(text: str) -> list[tuple[int, int]]:
-    """Where the words of a text are: runs of letters and digits, and every other sign by itself.
+    """Return the spans of a text's words: runs of letters and digits, and every other sign by itself.
 
     >>> split_words("the U.S.")
     [(0, 3), (4, 5), (5, 6), (6, 7), (7, 8)]
@@ -234,5 +234,5 @@ def split_words(text: str) -> list[tuple[int, int]]:
 
 
 def padded_width(lengths: Sequence[int]) -> int:
-    """What rows of such lengths are filled up to."""
+    """Return the width that rows of these lengths are padded to."""
     return -(-max(lengths) // PAD_TO_MULTIPLE_OF) * PAD_TO_MULTIPLE_OF

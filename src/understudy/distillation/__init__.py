@@ -1,1 +1,1 @@
-"""Methods, both of TinyBERT's stages, trials, and what the teacher says."""
+"""Distillation methods, both of TinyBERT's stages, trials, and teacher predictions."""

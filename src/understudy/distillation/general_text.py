@@ -41,8 +41,8 @@ class GeneralRun:
 
     Attributes:
         corpus: the corpus' result.json.
-        channels: the teacher's, where the student's were cut from them.
-        num_epochs: how often the corpus is read.
+        channels: the teacher's channels, if the student's were cut from them.
+        num_epochs: how many times the corpus is read.
     """
 
     recipe: Recipe
@@ -57,7 +57,7 @@ class GeneralRun:
 
 
 def prepare_general(recipe: Recipe, output_dir: Path) -> GeneralRun:
-    """Open the corpus, start the student and load the teacher; nothing is written."""
+    """Open the corpus, initialise the student and load the teacher, without writing anything."""
     settings = recipe.general
     if settings is None:
         raise RecipeError("general must be given: this is no recipe for general distillation.")
@@ -74,7 +74,7 @@ def prepare_general(recipe: Recipe, output_dir: Path) -> GeneralRun:
             f"general.corpus: {settings.corpus} was made with another tokenizer than {recipe.teacher} has. "
             "Make it anew: understudy corpus --tokenizer with this teacher."
         )
-    # Steps and not epochs: an epoch of many shards is too much to lose.
+    # Save by steps, not epochs: an epoch over many shards is too much to lose.
     own = {
         "seed": recipe.seed,
         "eval_strategy": "no",
@@ -122,7 +122,7 @@ def prepare_general(recipe: Recipe, output_dir: Path) -> GeneralRun:
 
 
 def learn_general(run: GeneralRun, output_dir: Path) -> dict[str, Any]:
-    """Train the student; see `learn_layers`."""
+    """Train the student. See `learn_layers`."""
     return learn_layers(
         run.student,
         run.teacher,
@@ -140,7 +140,7 @@ def learn_general(run: GeneralRun, output_dir: Path) -> dict[str, Any]:
 
 
 def announce_general(run: GeneralRun) -> None:
-    """Say what will be trained, and warn of what the corpus lacks."""
+    """Log what will be trained, and warn about what the corpus lacks."""
     config = run.student.config
     logger.info(
         "Student: %d layers of %d, %.1fM parameters. %s steps of %d blocks: %.2f epochs of %s blocks",
@@ -162,7 +162,7 @@ def announce_general(run: GeneralRun) -> None:
 
 
 def _lacks_second_segments(run: GeneralRun) -> bool:
-    """Whether the teacher tells two segments apart, and the corpus never shows the second one."""
+    """Return whether the teacher has a second segment that never occurs in the corpus."""
     knows = "token_type_ids" in run.rows.tokenizer.model_input_names
     knows = knows and getattr(run.teacher.config, "type_vocab_size", 1) > 1
     return knows and not any(run.rows.train[0].get("token_type_ids", ()))

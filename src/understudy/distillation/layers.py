@@ -55,15 +55,15 @@ def distill_intermediate(
     *,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> None:
-    """Train a student's encoder into `output_dir/student`; its head stays as it was drawn.
+    """Train a student's encoder into `output_dir/student`; its head keeps its initial weights.
 
-    A folder that holds the finished stage is left as it is.
+    A folder that holds the finished stage is left unchanged.
     """
     if (output_dir / RESULT).exists():
         remove_checkpoints(output_dir / TRAINING_FOLDER)
         return
     assert recipe.teacher is not None  # distill checked it
-    # Nothing is scored between the steps: the head has learnt nothing yet. Pooler and head take no part.
+    # No evaluation during training: the head is untrained. The pooler and the head get no gradients.
     own = {"seed": recipe.seed, "eval_strategy": "no", "ddp_find_unused_parameters": True}
     arguments = build_arguments({**own, **settings.training}, output_dir / TRAINING_FOLDER)
     set_seed(arguments.seed)
@@ -89,7 +89,7 @@ def distill_intermediate(
 
 @dataclass(frozen=True)
 class LayerRows:
-    """Encoded rows to learn from, and some that no step learns from."""
+    """Encoded rows to train on, and held-out rows."""
 
     tokenizer: PreTrainedTokenizerFast
     train: Any
@@ -112,16 +112,18 @@ def learn_layers(
     num_epochs: float = 1.0,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> dict[str, Any]:
-    """Train a student on its teacher's layers, save it to `output_dir/student` with its projections, and
-    say what it learnt; nothing in a distributed run's other processes.
+    """Train a student on its teacher's layers and save it to `output_dir/student` with its projections.
 
     Args:
-        teacher: frozen; its deeper layers are taken away.
-        channels: the teacher's, where the student's were cut from them.
-        learnt: projections that the student was saved with, to go on from.
-        saved_config: with the dropout that the student is saved with.
+        teacher: frozen; its unused upper layers are removed.
+        channels: the teacher's channels, if the student's were cut from them.
+        learnt: projections saved with the student, to continue from.
+        saved_config: a config with the dropout that the student is saved with.
         load_saved: loads the student's folder again.
-        num_epochs: in one of Trainer's.
+        num_epochs: passes over the data per epoch of the Trainer.
+
+    Returns:
+        The content of the stage's result; empty in all but the first process of a distributed run.
     """
     model, teacher_layers = match(student, teacher, settings, channels, padded=padded)
     assert model.projections is not None
@@ -145,7 +147,7 @@ def learn_layers(
         return {}
     save_model(student, rows.tokenizer, output_dir / STUDENT, saved_config)
     save_projections(model.projections, output_dir / STUDENT)
-    # Loaded anew: what was trained in bf16 keeps casting to it.
+    # Reload: a model that was trained in bf16 keeps casting to it.
     saved = load_saved(str(output_dir / STUDENT))
     prepare_capture(saved)
     again = DistillationModel(saved, model.projections, model.objectives, model.layers)
@@ -157,7 +159,7 @@ def learn_layers(
         "losses": write_losses(output_dir / LOSSES, history, num_epochs=num_epochs),
         "held_out": {name: {"first": first[name], "last": last[name]} for name in first},
         "steps": outcome.global_step,
-        # Since the last start, where the run was interrupted.
+        # Since the last start, if the run was interrupted.
         "seconds": {"training": round(outcome.metrics["train_runtime"], 3)},
         "precision": asdict(precision_of(arguments, settings.training)),
         "seed": arguments.seed,
@@ -165,7 +167,7 @@ def learn_layers(
 
 
 def write_held_out(path: Path, history: Sequence[Mapping[str, float]]) -> None:
-    """Each evaluation between the steps as a line of a CSV file, where there were any."""
+    """Write each evaluation during training as a line of a CSV file, if there were any."""
     lines = [
         {"step": log["step"]}
         | {name.removeprefix(EVALUATED): value for name, value in log.items() if name.startswith(EVALUATED)}
@@ -179,7 +181,7 @@ def write_held_out(path: Path, history: Sequence[Mapping[str, float]]) -> None:
 
 
 def layer_objectives(settings: LayerSettings, *, padded: bool) -> TinyBertObjectives:
-    """TinyBERT's layer losses as a block of the recipe says."""
+    """Return TinyBERT's layer losses with the settings of a block of the recipe."""
     return TinyBertObjectives(
         settings.layer_map,
         settings.projection,

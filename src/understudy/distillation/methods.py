@@ -1,4 +1,4 @@
-"""What each method of distillation does, stage after stage."""
+"""The methods of distillation and their stages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Distillation:
-    """A distillation: its recipe, its rows, where it goes, and callbacks for every trainer."""
+    """A distillation: its recipe, rows, output folder, and callbacks for every trainer."""
 
     recipe: Recipe
     prepared: Prepared
@@ -63,7 +63,7 @@ class Distillation:
 
 
 def main_block(recipe: Recipe) -> TrialSettings:
-    """The block of a method's last stage, which every recipe of it must have."""
+    """Return the block of a method's last stage, which every recipe of that method must have."""
     names = {"tinybert": "prediction", "joint": "joint", "soft-labels": "soft_labels", "patient": "patient"}
     name = names[str(recipe.method)]
     block: TrialSettings | None = getattr(recipe, name)
@@ -73,7 +73,7 @@ def main_block(recipe: Recipe) -> TrialSettings:
 
 
 def check_distillation(run: Distillation) -> None:
-    """Find what would fail before anything is written: heads, labels, shapes, maps, widths."""
+    """Check heads, labels, shapes, layer maps and widths before anything is written."""
     recipe = run.recipe
     arguments = build_arguments(main_block(recipe).training, run.output_dir)
     for name in STAGES:
@@ -99,7 +99,7 @@ def check_distillation(run: Distillation) -> None:
 
 
 def _describe_student(recipe: Recipe, student: PreTrainedModel) -> str:
-    """Its size, and where it starts."""
+    """Describe a student's size and start."""
     config, settings = student.config, recipe.student
     size = f"{config.num_hidden_layers} layers of {config.hidden_size}, {student.num_parameters() / 1e6:.1f}M"
     if settings.start == "cut":
@@ -109,7 +109,7 @@ def _describe_student(recipe: Recipe, student: PreTrainedModel) -> str:
 
 
 def teach(run: Distillation) -> str:
-    """Distil by the recipe's method, and return the name of the stage that holds the student."""
+    """Distil with the recipe's method, and return the name of the stage that holds the student."""
     return _METHODS[str(run.recipe.method)](run)
 
 
@@ -171,7 +171,7 @@ def joint_objectives(kind: Kind, settings: JointSettings, *, padded: bool) -> Jo
 
 
 def _soft_labels(run: Distillation, *, layers: tuple[int, ...] = ()) -> str:
-    """Labels and soft labels. States of `layers` are asked of the teacher too, for a stage that follows."""
+    """Train on labels and soft labels. The states of `layers` are cached too, for a following stage."""
     settings = run.recipe.soft_labels
     assert settings is not None
     kind = run.prepared.task.kind
@@ -193,7 +193,7 @@ def _soft_labels(run: Distillation, *, layers: tuple[int, ...] = ()) -> str:
 
 
 def _patient(run: Distillation) -> str:
-    """The paper's order: α and T as plain soft labels do best, then β at those."""
+    """Follow the paper's order: choose α and T with plain soft labels, then β with these fixed."""
     settings = main_block(run.recipe)
     assert isinstance(settings, PatientSettings)
     teacher_layers = _patient_layers(run, settings)
@@ -227,7 +227,7 @@ _METHODS: Mapping[str, Callable[[Distillation], str]] = {
 def with_answers(
     run: Distillation, settings: TrialSettings, layers: tuple[int, ...] = (), *, quiet: bool = False
 ) -> Dataset:
-    """The training rows with the teacher's answers, or with a file's."""
+    """Return the training rows with the teacher's predictions, or those of a file."""
     if isinstance(settings, SoftLabelSettings) and settings.predictions is not None:
         prepared, file = run.prepared, Path(settings.predictions)
         return add_predictions(prepared.train, prepared.task.kind, prepared.data.labels, file, quiet=quiet)
@@ -248,8 +248,11 @@ def with_answers(
 
 
 def rows_that_are_read(run: Distillation, settings: TrialSettings) -> Dataset:
-    """The training rows; where `max_steps` of every trial end before the first epoch does, as many as they
-    read, drawn by the seed: the teacher need not be asked about the others."""
+    """Return the training rows that the teacher must predict.
+
+    If every trial's `max_steps` ends before the first epoch does, these are only as many as the steps read,
+    drawn with the seed.
+    """
     train, longest = run.prepared.train, 0
     for choice in settings.choices():
         arguments = build_arguments(choice.training, run.output_dir)
@@ -262,13 +265,13 @@ def rows_that_are_read(run: Distillation, settings: TrialSettings) -> Dataset:
 
 
 def _patient_layers(run: Distillation, settings: PatientSettings) -> tuple[int, ...]:
-    """The teacher layer of each student layer."""
+    """Return the teacher layer of each student layer."""
     num_student = base_config(run.recipe.student, run.teacher).num_hidden_layers
     return layer_map(settings.layer_map, num_student, load_config(run.teacher).num_hidden_layers)
 
 
 def patient_objectives(kind: Kind, soft: SoftLabelSettings, settings: PatientSettings) -> PatientObjectives:
-    """Patient KD's objectives as two blocks of the recipe say."""
+    """Build Patient KD's objectives from two blocks of the recipe."""
     return PatientObjectives(
         kind,
         settings.layer_map,

@@ -1,4 +1,4 @@
-"""Soft labels from a file: what any other model said about the training rows.
+"""Soft labels from a file: another model's predictions for the training rows.
 
 The file is Parquet or an Arrow stream, with a row for each row of the training set in any order:
 
@@ -6,7 +6,7 @@ The file is Parquet or an Arrow stream, with a row for each row of the training 
 - `logits` or `probabilities`: a list of numbers, one for each label in the order of the labels, or one for
   each choice; or, for regression, `score`: a number.
 
-What `teacher_cache` writes for these kinds is such a file.
+The files that `teacher_cache` writes for these kinds have this format.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from understudy.errors import DataError
 
 logger = logging.getLogger(__name__)
 
-# The least probability, so that its logarithm is a number.
+# Lower bound of probabilities, so that their logarithm is finite.
 SMALLEST = 1e-6
 
 
 def add_predictions(
     encoded: Dataset, kind: Kind, labels: Sequence[str] | None, file: Path, *, quiet: bool = False
 ) -> Dataset:
-    """The encoded rows with a column of logits read from the file.
+    """Add a column of logits read from the file to the encoded rows.
 
     Args:
-        labels: in the order of the file's values.
-        quiet: say nothing about what was read.
+        labels: the labels, in the order of the file's values.
+        quiet: log nothing.
     """
     numbers, logits = _read(file, kind)
     order = np.argsort(numbers, kind="stable")
@@ -67,7 +67,7 @@ def add_predictions(
 
 
 def _read(file: Path, kind: Kind) -> tuple[NDArray[np.int64], list[NDArray[np.float32]]]:
-    """Row numbers and logits as they stand in the file."""
+    """Read row numbers and logits in the order of the file."""
     if not file.is_file():
         raise DataError(f"soft_labels.predictions must be a Parquet file; {file} is none.")
     is_arrow = file.suffix == ".arrow"
@@ -98,7 +98,7 @@ def _read(file: Path, kind: Kind) -> tuple[NDArray[np.int64], list[NDArray[np.fl
     numbers = table["row"].to_numpy().astype(np.int64)
     try:
         values = table[name].cast(pa.float64() if name == "score" else pa.list_(pa.float64()))
-    except pa.ArrowException:  # no such cast, or not of these values
+    except pa.ArrowException:  # no such cast, or not for these values
         expected = "numbers" if name == "score" else "lists of numbers"
         raise DataError(f"{file}: {name} must be {expected}, got {table[name].type}.") from None
     if name == "score":
@@ -163,7 +163,7 @@ def _check_sizes(
     chosen: Sequence[NDArray[np.float32]],
     encoded: Dataset,
 ) -> None:
-    """One number for each label or choice."""
+    """Check that there is one number for each label or choice."""
     found = np.array([len(values) for values in chosen])
     expected = kind.num_values(encoded, labels)
     what = f"labels ({', '.join(labels[:12])})" if labels is not None else f"predictions of {kind}"
@@ -179,7 +179,7 @@ def _check_sizes(
 def _say_agreement(
     file: Path, chosen: Sequence[NDArray[np.float32]], encoded: Dataset, labels: Sequence[str] | None
 ) -> None:
-    """How often the file and the labels agree: a wrong order of labels shows at once."""
+    """Log how often the file and the labels agree, which reveals a wrong order of labels."""
     said = np.array([int(values.argmax()) for values in chosen])
     share = float((said == np.asarray(encoded["labels"][:])).mean())
     order = f" Its values are taken in this order: {', '.join(labels)}." if labels else ""

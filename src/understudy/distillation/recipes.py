@@ -1,4 +1,4 @@
-"""The recipe of a distillation that a command's arguments describe."""
+"""Recipes of distillations, built from a command's arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from understudy.recipe.load import build_recipe, load_recipe, parse_settings, wi
 from understudy.recipe.recipe import Recipe
 from understudy.workspace.recipes import saved_recipe, why_no_recipe
 
-# What the shipped recipes of a method are called.
+# Name prefixes of each method's shipped recipes.
 PREFIXES = {"tinybert": "tinybert", "joint": "joint", "patient": "pkd", "soft-labels": "soft-labels"}
 
 
@@ -29,10 +29,10 @@ def distill_recipe(
     settings: Sequence[str] | Mapping[str, Any],
     without: Sequence[str] = (),
 ) -> Recipe:
-    """The recipe that a command's arguments describe, with what the teacher's own recipe knows.
+    """Build the recipe from a command's arguments and the teacher's own recipe.
 
     Args:
-        without: blocks of the named recipe that are left out.
+        without: blocks of the named recipe to leave out.
     """
     if method not in get_args(Method):
         raise RecipeError(f"--method must be one of {', '.join(get_args(Method))}; got {method!r}.")
@@ -62,7 +62,7 @@ def distill_recipe(
     built = build_recipe(PREFIXES[method], given, task=task, recipe=recipe, settings=settings)
     no_data = not any(getattr(built.data, name) for name in ("source", "train", "dev"))
     if known is not None and known.task == built.task and no_data:
-        # What the recipe says about the data (its length) stands; the rest is the teacher's.
+        # The recipe's own data settings (its length) win; the rest comes from the teacher.
         values = known.data.model_dump(exclude_defaults=True) | built.data.model_dump(exclude_defaults=True)
         built = built.model_copy(update={"data": type(built.data).model_validate(values)})
     return built

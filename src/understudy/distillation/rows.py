@@ -1,4 +1,4 @@
-"""A task's rows, encoded, and the student that learns from them."""
+"""A task's encoded rows, and the student that learns from them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from understudy.recipe.recipe import Recipe
 
 @dataclass(frozen=True)
 class Prepared:
-    """A task's rows, read by a model's tokenizer.
+    """A task's rows, encoded with a model's tokenizer.
 
     Attributes:
-        dev: every development set by its name, the one used for choosing first.
+        dev: the development sets by name; the first is used for model selection.
     """
 
     task: Task
@@ -41,7 +41,7 @@ class Prepared:
 
 
 def prepare(recipe: Recipe, model: str, arguments: TrainingArguments) -> Prepared:
-    """Load, check and encode a recipe's data for a model; in a distributed run one process first."""
+    """Load, check and encode a recipe's data for a model; in a distributed run, on the main process first."""
     task, config = recipe.task_definition, load_config(model)
     tokenizer = load_tokenizer(model)
     check_max_length(config, tokenizer, recipe.max_length)
@@ -56,7 +56,7 @@ def prepare(recipe: Recipe, model: str, arguments: TrainingArguments) -> Prepare
     return Prepared(task, tokenizer, data, train, dev)
 
 
-# Texts by which a narrower student is cut, and how many of them at a time.
+# Number of texts used to cut a narrower student, and their batch size.
 SAMPLE_ROWS = 512
 
 
@@ -66,8 +66,11 @@ _SAMPLE_BATCH = 32
 def start_student(
     recipe: Recipe, prepared: Prepared, arguments: TrainingArguments, *, sample_rows: int = SAMPLE_ROWS
 ) -> tuple[PreTrainedModel, Tensor | None]:
-    """The student as a recipe starts it, its weights drawn from torch's random state where they are new,
-    and the teacher's channels that its channels were cut from."""
+    """Initialise the student according to a recipe; new weights are drawn from torch's random state.
+
+    Returns:
+        The student, and the teacher's channels if its own were cut from them.
+    """
     chosen = np.random.default_rng(recipe.seed).permutation(len(prepared.train))[:sample_rows].tolist()
     return load_student(
         recipe.student,
@@ -83,7 +86,7 @@ def start_student(
 def sample_batches(
     tokenizer: PreTrainedTokenizerFast, rows: Any, places: Sequence[int]
 ) -> Iterator[dict[str, Tensor]]:
-    """Some rows as batches of the encoder's inputs; a question's choices are texts."""
+    """Yield some rows as batches of encoder inputs; a question's choices become separate texts."""
     collate = Collator(tokenizer)
     for start in range(0, len(places), _SAMPLE_BATCH):
         batch = collate([rows[place] for place in places[start : start + _SAMPLE_BATCH]])
@@ -91,5 +94,5 @@ def sample_batches(
 
 
 def choose_attention(recipe: Recipe, arguments: TrainingArguments) -> str | None:
-    """The recipe's; else eager on a CPU, where its backward pass is the faster one."""
+    """Return the recipe's attention, or eager on a CPU, where its backward pass is faster."""
     return recipe.attention or ("eager" if arguments.device.type == "cpu" else None)

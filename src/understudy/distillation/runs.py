@@ -1,4 +1,4 @@
-"""Train, resume, save: what every stage that trains does."""
+"""Training, resuming and saving, shared by all training stages."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ LOSSES = "losses.csv"
 
 
 def whole_batch(arguments: TrainingArguments) -> int:
-    """How many rows a step reads, on all processes together."""
+    """Return how many rows a step reads, over all processes."""
     per_process = arguments.train_batch_size * arguments.gradient_accumulation_steps
     return int(per_process * arguments.world_size)
 
 
 def choose_on_dev(block: Mapping[str, Any], task: Task) -> dict[str, Any]:
-    """A training block in which the best checkpoint, where one is wanted, is so by the task's metric."""
+    """Return a training block that selects its best checkpoint, if asked to, by the task's metric."""
     metric = block.get("metric_for_best_model")
     if metric is not None and metric.removeprefix("eval_") not in ("loss", *task.metrics):
         raise RecipeError(
@@ -43,7 +43,7 @@ def choose_on_dev(block: Mapping[str, Any], task: Task) -> dict[str, Any]:
 
 
 def train_to_the_end(trainer: Trainer) -> TrainOutput:
-    """Train, from the last whole checkpoint where there is one."""
+    """Train, resuming from the last complete checkpoint if there is one."""
     checkpoint = last_complete_checkpoint(Path(str(trainer.args.output_dir)))
     if checkpoint is not None:
         logger.warning("Continuing from %s", checkpoint)
@@ -53,17 +53,17 @@ def train_to_the_end(trainer: Trainer) -> TrainOutput:
 def save_model(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, original_config: Any
 ) -> None:
-    """Save a model that plain transformers loads, with the dropout it came with, for further training."""
+    """Save a model for plain transformers, with its original dropout, for further training."""
     for name, value in original_config.to_dict().items():
         if "dropout" in name:
             setattr(model.config, name, value)
     model.save_pretrained(folder)
-    tokenizer.backend_tokenizer.no_truncation()  # our max_length is no property of the tokenizer
+    tokenizer.backend_tokenizer.no_truncation()  # our max_length is not a property of the tokenizer
     tokenizer.save_pretrained(folder)
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """What a finished stage no longer needs."""
+    """Remove the checkpoints of a finished stage."""
     for path in folder.glob("checkpoint-*"):
         shutil.rmtree(path)
 
@@ -71,10 +71,10 @@ def remove_checkpoints(folder: Path) -> None:
 def write_losses(
     path: Path, history: Sequence[Mapping[str, float]], *, num_epochs: float = 1.0
 ) -> dict[str, dict[str, float]]:
-    """Each log of the training loss as a line of a CSV file; returns the first and last of each term.
+    """Write each log of the training loss as a line of a CSV file; return the first and last of each term.
 
     Args:
-        num_epochs: in one of Trainer's.
+        num_epochs: passes over the data per epoch of the Trainer.
     """
     lines = [
         {"step": log["step"], "epoch": round(log["epoch"] * num_epochs, 4), **_losses(log)}
@@ -88,7 +88,7 @@ def write_losses(
 
 
 def write_table(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
-    """A CSV file, whole or not at all."""
+    """Write a CSV file atomically."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
     writer.writeheader()

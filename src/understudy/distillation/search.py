@@ -1,4 +1,4 @@
-"""A grid search that continues where it stopped."""
+"""A grid search that can be resumed."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ def search_grid(
 ) -> list[Trial]:
     """Run every combination once, in the order of the grid, and return the trials with the best first.
 
-    Of equal scores the first in the grid is the better. Scores are kept in `folder/search.json`; a trial that
-    was running when the process died keeps its number and is run again, so it can continue from its own
-    checkpoint.
+    Ties go to the first in the grid. Scores are kept in `folder/search.json`; a trial that was running when
+    the process died keeps its number and is run again, so it can resume from its own checkpoint.
 
     Args:
-        run: number and values to a score, the higher the better. A score that is NaN counts as the worst.
+        run: maps a number and values to a score; higher is better. NaN counts as the worst score.
     """
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / SCORES

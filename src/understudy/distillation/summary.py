@@ -1,4 +1,4 @@
-"""What a distillation came to: student beside teacher, and what each stage did."""
+"""The summary of a distillation: student next to teacher, and the results of each stage."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from understudy.workspace.result import data_content
 
 
 def hash_inputs(recipe: Recipe, data: TaskData) -> dict[str, str]:
-    """Of all that a distillation is made of: rows, teacher or predictions, and the student's start."""
+    """Hash all inputs of a distillation: rows, teacher or predictions, and the student's start."""
     hashes = dict(data.hashes)
     predictions = recipe.soft_labels.predictions if recipe.soft_labels is not None else None
     if recipe.teacher is not None:
         hashes["teacher"] = hash_model(recipe.teacher)
-    elif predictions is not None and Path(predictions).is_file():  # another is refused in a moment
+    elif predictions is not None and Path(predictions).is_file():  # anything else is refused shortly after
         hashes["predictions"] = hash_file(Path(predictions))
     return hashes | hash_start(recipe)
 
@@ -36,7 +36,7 @@ def hash_inputs(recipe: Recipe, data: TaskData) -> dict[str, str]:
 def summarize_distillation(
     recipe: Recipe, prepared: Prepared, output_dir: Path, hashes: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, dict[str, Score]]]:
-    """Student beside teacher, where there is one, and what each stage did; and the scores with all rows."""
+    """Score the student next to its teacher, if any; return the result's content and the scores."""
     task = prepared.task
     names = {"student": str(output_dir / STUDENT)}
     if recipe.teacher is not None:

@@ -1,16 +1,16 @@
-"""A teacher's answers on a training set, computed once and kept on disk by content.
+"""A disk cache of a teacher's predictions on a training set, keyed by content.
 
-The folder's name is made of everything that decides an answer: the teacher's weights, the encoded rows,
-the precision. In it are shards of 16,384 rows, each with its hash beside it:
+The folder's name is a hash of everything that determines a prediction: the teacher's weights, the encoded
+rows, the precision. It holds shards of 16,384 rows, each with its hash next to it:
 
 - `predictions-….arrow`: the logits (`docs/reference/recipes.md`);
-- `states-LAYERS-….arrow`: states of the first token of chosen layers.
+- `states-LAYERS-….arrow`: hidden states of the first token at chosen layers.
 
-Both are memory-mapped, so that memory does not grow with the number of rows.
+Both are memory-mapped, so memory does not grow with the number of rows.
 
-A shard appears whole or not at all, and one whose content is not what its hash says is computed again. So
-an interrupted run goes on at the next one, several runs may share a folder, and the processes of a
-distributed run each take their share.
+Shards are written atomically, and one that does not match its hash is recomputed. So an interrupted run
+continues with the next shard, several runs may share a folder, and the processes of a distributed run each
+take their share.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from understudy.training.trainer import autocast_dtype
 
 logger = logging.getLogger(__name__)
 
-# Part of every cache key: raise it when the same rows would get other answers.
+# Part of every cache key: increase it when the same rows would get different predictions.
 FORMAT_VERSION = 3
 ROWS_PER_SHARD = 16_384
 BATCH_SIZE = 64
@@ -48,7 +48,7 @@ BATCH_SIZE = 64
 
 @dataclass(frozen=True)
 class Shard:
-    """Some rows of a training set, and the files that hold a teacher's answers on them."""
+    """A range of training rows, and the files that hold a teacher's predictions for them."""
 
     start: int
     stop: int
@@ -70,15 +70,15 @@ def add_teacher_answers(
     *,
     layers: Sequence[int] = (),
 ) -> Dataset:
-    """The encoded rows with a `teacher_…` column for each kind of answer.
+    """Add a `teacher_…` column for each teacher output to the encoded rows.
 
-    Logits of tokens are stored for real tokens alone.
+    Token logits are stored for real tokens only, without padding.
 
     Args:
-        load_teacher: gives the teacher, frozen; not called where every answer is there.
-        teacher_hash: of its weights and config.
-        arguments: say the precision, the device and this process' place among others.
-        layers: whose first token's states are wanted, counted from 1.
+        load_teacher: returns the frozen teacher; not called if all predictions are cached.
+        teacher_hash: a hash of its weights and config.
+        arguments: give the precision, the device and this process's rank.
+        layers: layers whose first-token states are wanted, counted from 1.
     """
     decided_by = [
         FORMAT_VERSION,
@@ -119,7 +119,7 @@ def add_teacher_answers(
 
 
 def _open(files: Sequence[Path]) -> Dataset:
-    """The rows of several Arrow files, read from disk as they are asked for."""
+    """Open several Arrow files as one memory-mapped dataset."""
     return concatenate_datasets([Dataset.from_file(str(file)) for file in files])
 
 
@@ -147,11 +147,11 @@ def _fill(
     layers: Sequence[int],
     advance: Callable[[int], None],
 ) -> None:
-    """Compute a shard's answers, alike in length at a time, and write them in the order of the rows.
+    """Predict a shard in batches of similar length, and write the predictions in row order.
 
     Args:
-        files: of the shard, that are to be written. The others stay as they are: an unfinished run may have
-            learnt from them, and another machine rounds otherwise.
+        files: the shard's files to write. The others stay as they are: an unfinished run may have learnt
+            from them, and another machine rounds differently.
     """
     collate = Collator(tokenizer)
     lengths = np.asarray(rows["length"][:])
@@ -187,7 +187,7 @@ def _fill(
 
 
 def float_lists(arrays: Sequence[NDArray[np.float32]]) -> pa.Array:
-    """Arrays of one or two dimensions as a column of lists, or of lists of lists."""
+    """Convert arrays of one or two dimensions to a column of lists, or of lists of lists."""
     values = pa.array(np.concatenate([array.reshape(-1) for array in arrays]), pa.float32())
     if arrays[0].ndim == 2:
         width = arrays[0].shape[1]
@@ -202,7 +202,7 @@ def _write_arrow(table: pa.Table, path: Path) -> None:
 
 
 def _write(path: Path, write: Callable[[Path], None]) -> None:
-    """A file that appears whole or not at all, its hash before it."""
+    """Write a file atomically, after the file with its hash."""
 
     def write_and_seal(temporary: Path) -> None:
         write(temporary)

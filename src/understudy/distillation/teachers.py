@@ -1,4 +1,4 @@
-"""How teachers are made: an encoder with a head, and the trainer that teaches it a task."""
+"""Fine-tuning of teachers: an encoder with a head, and its trainer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from understudy.training.trainer import OrderedTrainer
 
 
 def start_model(recipe: Recipe, prepared: Prepared, arguments: TrainingArguments) -> PreTrainedModel:
-    """The recipe's model with the task's head."""
+    """Load the recipe's model with the task's head."""
     return load_model(
         str(recipe.model),
         prepared.task,

@@ -1,4 +1,4 @@
-"""A student is trained once for every combination of a stage's values, and the best on dev is kept."""
+"""Train a student once for every combination of a stage's values, and keep the best on the dev set."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ TRIALS = "trials"
 
 @dataclass(frozen=True)
 class TrialPlan:
-    """What a stage teaches.
+    """A stage's settings, rows and objectives.
 
     Attributes:
         settings: its block of the recipe.
-        train: gives the encoded rows with the teacher's answers; a finished stage needs none.
-        objectives: what a trial with these settings learns.
-        teacher_config: of the teacher whose states the rows carry, if they do.
-        callbacks: for the trainer of every trial.
-        teacher: loads the teacher, where it runs beside the student; else the rows carry its answers.
+        train: returns the encoded rows with the teacher's predictions; not called for a finished stage.
+        objectives: returns the objectives of a trial with these settings.
+        teacher_config: the config of the teacher whose hidden states the rows carry, if any.
+        callbacks: callbacks for the trainer of every trial.
+        teacher: loads a teacher that runs beside the student; None if the rows carry its predictions.
     """
 
     settings: TrialSettings
@@ -72,13 +72,13 @@ class TrialPlan:
 def train_trials(
     recipe: Recipe, plan: TrialPlan, prepared: Prepared, output_dir: Path, *, start: Path | None
 ) -> None:
-    """Train every combination that is to be tried.
+    """Train every combination of the search.
 
-    The best one on the first development set lands in `output_dir/student`. A folder that holds the
-    finished stage is left as it is.
+    The best one on the first development set is saved to `output_dir/student`. A folder that holds the
+    finished stage is left unchanged.
 
     Args:
-        start: a student that an earlier stage left; the recipe's where there was none.
+        start: the student of an earlier stage. Defaults to the recipe's.
     """
     if (output_dir / RESULT).exists():
         shutil.rmtree(output_dir / TRIALS, ignore_errors=True)
@@ -99,7 +99,7 @@ def train_trials(
             folder = output_dir / TRIALS / str(number)
             return _run_trial(recipe, plan, prepared, train, folder, start, values)
         except TrainingError as error:
-            # Other values may do; on several processes the others would not know of it.
+            # Other values may work; in a distributed run the other processes would not know of the failure.
             if not plan.settings.search or base.world_size > 1:
                 raise
             logger.warning("A trial is left out: %s", error)
@@ -115,7 +115,7 @@ def train_trials(
         _copy(best / name, output_dir / name)
     content = json.loads((best / RESULT).read_text("utf-8")) | {
         "stage": output_dir.name,
-        # No score where the loss stopped being a number.
+        # No score if the loss became NaN.
         "trials": [
             {"values": trial.values, "score": trial.score if math.isfinite(trial.score) else None}
             for trial in trials
@@ -134,7 +134,7 @@ def _run_trial(
     start: Path | None,
     values: Mapping[str, Any],
 ) -> float:
-    """Train once with these values over the recipe's; the score of what was saved, in float32."""
+    """Train once with these values over the recipe's; return the saved model's score in float32."""
     if (folder / RESULT).exists():
         return float(json.loads((folder / RESULT).read_text("utf-8"))["score"])
     task, labels = prepared.task, prepared.data.labels
@@ -177,7 +177,7 @@ def _run_trial(
         "values": dict(values),
         "losses": write_losses(folder / LOSSES, trainer.state.log_history),
         "steps": outcome.global_step,
-        # Since the last start, where the run was interrupted.
+        # Since the last start, if the run was interrupted.
         "seconds": {"training": round(outcome.metrics["train_runtime"], 3)},
         "precision": asdict(precision_of(arguments, chosen.training)),
         "seed": arguments.seed,
@@ -209,7 +209,7 @@ def _try_all(
     run: Callable[[int, Mapping[str, Any]], float],
     arguments: TrainingArguments,
 ) -> list[Trial]:
-    """Every combination, the best first. In a distributed run the first process says which is next."""
+    """Run every combination, best first. In a distributed run the first process announces the next one."""
     if not space:
         return [Trial(0, {}, run(0, {}))]
     if arguments.process_index > 0:
@@ -227,7 +227,7 @@ def _try_all(
 
 
 def _copy(source: Path, target: Path) -> None:
-    """A file or folder, in place of what an interrupted run may have left."""
+    """Copy a file or folder, replacing what an interrupted run may have left."""
     if source.is_dir():
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(source, target)

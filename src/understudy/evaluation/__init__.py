@@ -1,1 +1,1 @@
-"""Official metrics, their uncertainty, and models scored and compared by them."""
+"""Official metrics, their uncertainty, and the scoring and comparison of models."""

@@ -1,4 +1,4 @@
-"""How sure a score is: percentile bootstrap over rows, paired where two models are compared."""
+"""The uncertainty of scores: percentile bootstrap over rows, paired for the comparison of two models."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Estimate:
 
 
 def estimate(metric: Metric, outcomes: Outcomes, *, seed: int = 0) -> Estimate:
-    """A metric of one model with its interval."""
+    """Return a metric of one model with its interval."""
     generator = np.random.default_rng(seed)
     num_rows = len(outcomes)
     sampled = counted(metric)
@@ -37,7 +37,7 @@ def estimate(metric: Metric, outcomes: Outcomes, *, seed: int = 0) -> Estimate:
 
 
 def estimate_difference(metric: Metric, first: Outcomes, second: Outcomes, *, seed: int = 0) -> Estimate:
-    """First minus second, the same rows drawn for both: what is hard for both cancels out."""
+    """Return first minus second, resampling the same rows for both, so that shared difficulty cancels out."""
     if len(first) != len(second):
         raise ValueError(f"both must have the same rows, got {len(first)} and {len(second)}")
     generator = np.random.default_rng(seed)
@@ -52,10 +52,10 @@ def estimate_difference(metric: Metric, first: Outcomes, second: Outcomes, *, se
 def estimate_runs(
     metric: Metric, runs: Sequence[Outcomes], others: Sequence[Outcomes] = (), *, seed: int = 0
 ) -> Estimate:
-    """Mean of a metric over runs with different seeds, or its difference to other runs, with an interval.
+    """Return a metric's mean over seeds, or its difference to other runs, with an interval.
 
     A sample draws seeds and rows with replacement, the same ones on both sides, so that the interval covers
-    the luck of a seed as well as the choice of rows.
+    the variation of seeds as well as the choice of rows.
 
     Args:
         runs: outcomes of each seed on the same rows.

@@ -1,4 +1,4 @@
-"""Two models on the same rows: differences with paired intervals, and how often they agree."""
+"""Compare two models on the same rows: differences with paired intervals, and agreement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from understudy.evaluation.score import Score
 
 
 def compare(task: Task, scores: Mapping[str, Score], others: Mapping[str, Score]) -> dict[str, Any]:
-    """`difference` by split and metric (the first model minus the second) and `agreement` by split."""
+    """Return `difference` by split and metric (the first model minus the second) and `agreement` by split."""
     content: dict[str, Any] = {
         "difference": {
             split: {
@@ -34,6 +34,6 @@ def compare(task: Task, scores: Mapping[str, Score], others: Mapping[str, Score]
 
 
 def _agreement(first: Score, second: Score) -> float:
-    """The share of rows on which both say the same."""
+    """Return the share of rows on which both give the same prediction."""
     pairs = zip(first.predictions.values, second.predictions.values, strict=True)
     return sum(bool(one == other) for one, other in pairs) / first.num_rows

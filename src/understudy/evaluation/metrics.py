@@ -1,6 +1,6 @@
 """The official metrics, each a function of per-row outcomes.
 
-Every metric takes one array with a row per example and returns a number, so a bootstrap sample is a
+Every metric takes an array with one row per example and returns a number, so a bootstrap sample is a
 choice of rows. The definitions are those of scikit-learn, SciPy and seqeval.
 
     classification, multiple choice   [prediction, label]
@@ -30,29 +30,29 @@ Metric = Callable[[Outcomes], float]
 
 
 def accuracy(outcomes: Outcomes) -> float:
-    """Share of rows where the prediction is the label."""
+    """Return the share of rows where the prediction equals the label."""
     predicted, gold = _labels(outcomes)
     return float(sklearn.metrics.accuracy_score(gold, predicted))
 
 
 def f1(outcomes: Outcomes) -> float:
-    """F1 of label 1, as GLUE has it for MRPC and QQP."""
+    """Return the F1 of label 1, as in GLUE for MRPC and QQP."""
     predicted, gold = _labels(outcomes)
     scores = sklearn.metrics.f1_score(gold, predicted, labels=[1], average=None, zero_division=0.0)
     return float(scores[0])
 
 
 def macro_f1(outcomes: Outcomes) -> float:
-    """Mean F1 over the labels that occur."""
+    """Return the mean F1 over the labels that occur."""
     predicted, gold = _labels(outcomes)
     return float(sklearn.metrics.f1_score(gold, predicted, average="macro", zero_division=0.0))
 
 
 def matthews(outcomes: Outcomes) -> float:
-    """Matthews correlation, also of more than two labels; 0 where a side is constant."""
+    """Return the Matthews correlation, for any number of labels; 0 if predictions or labels are constant."""
     predicted, gold = _labels(outcomes)
     if _has_constant_column(outcomes):
-        return 0.0  # scikit-learn's value too, but with a warning
+        return 0.0  # same as scikit-learn, but without its warning
     return float(sklearn.metrics.matthews_corrcoef(gold, predicted))
 
 
@@ -66,34 +66,34 @@ def _has_constant_column(outcomes: Outcomes) -> bool:
 
 
 def pearson(outcomes: Outcomes) -> float:
-    """Linear correlation."""
+    """Return the linear correlation."""
     return _correlation(stats.pearsonr, outcomes)
 
 
 def spearman(outcomes: Outcomes) -> float:
-    """Correlation of the ranks, ties at their mean rank."""
+    """Return the rank correlation, with ties at their mean rank."""
     return _correlation(stats.spearmanr, outcomes)
 
 
 def _correlation(function: Callable[..., tuple[float, float]], outcomes: Outcomes) -> float:
-    # Undefined for a constant side; a model that always says the same explains nothing: 0.
+    # Undefined if a column is constant; a constant prediction explains nothing, so 0.
     if _has_constant_column(outcomes):
         return 0.0
     return float(function(outcomes[:, 0], outcomes[:, 1])[0])
 
 
 def exact_match(outcomes: Outcomes) -> float:
-    """Share of questions answered to the letter, after SQuAD's normalisation."""
+    """Return the share of exactly correct answers, after SQuAD's normalisation."""
     return float(outcomes[:, 0].mean())
 
 
 def squad_f1(outcomes: Outcomes) -> float:
-    """Mean F1 of words over questions."""
+    """Return the mean F1 of words over questions."""
     return float(outcomes[:, 1].mean())
 
 
 def span_f1(outcomes: Outcomes) -> float:
-    """Micro F1 over entities, as conlleval has it: right means same type and same limits."""
+    """Return the micro F1 over entities, as in conlleval: correct means the same type and boundaries."""
     return _f1(*outcomes.sum(axis=0))
 
 
@@ -106,17 +106,17 @@ METRICS: Mapping[str, Metric] = {
 
 
 def own_metric(name: str, allowed: Sequence[str]) -> Metric:
-    """Look up a metric of a kind that has metrics of its own."""
+    """Look up a metric for a kind with its own metrics."""
     if name not in allowed:
         raise RecipeError(f"metric must be one of {', '.join(allowed)}; got {name!r}.")
     return METRICS[name]
 
 
 def find_metric(name: str, *, of: str) -> Metric:
-    """Find a metric of one prediction for each row: ours by its name, else a scorer of scikit-learn.
+    """Find a metric for one prediction per row: ours by name, or a scikit-learn scorer.
 
     Args:
-        of: `classes` or `numbers`, which the predictions are.
+        of: whether the predictions are `classes` or `numbers`.
 
     >>> round(find_metric("balanced_accuracy", of="classes")(np.array([[0.0, 0], [0, 0], [0, 1]])), 2)
     0.5
@@ -134,7 +134,7 @@ def find_metric(name: str, *, of: str) -> Metric:
         predicted, gold = _labels(outcomes) if of == "classes" else outcomes.T
         try:
             with warnings.catch_warnings():
-                # A resampled set may lack a class; scikit-learn's value for it stands.
+                # A bootstrap sample may lack a class; use scikit-learn's value for it.
                 warnings.simplefilter("ignore")
                 return float(scorer(given, predicted.reshape(-1, 1), gold))
         except ValueError as error:
@@ -147,7 +147,7 @@ _OF_CLASSES, _OF_NUMBERS = ("accuracy", "f1", "macro_f1", "matthews"), ("pearson
 
 
 def _scorer_names(of: str) -> list[str]:
-    """Scorers that need predictions and no probabilities."""
+    """Return the scorers that need only predictions, not probabilities."""
     classes = ("balanced_accuracy", "f1_", "jaccard", "matthews_corrcoef", "precision", "recall")
     numbers = ("explained_variance", "neg_m", "neg_root", "r2")
     named = [name for name in sklearn.metrics.get_scorer_names() if not name.endswith("_samples")]
@@ -155,7 +155,7 @@ def _scorer_names(of: str) -> list[str]:
 
 
 class _GivenClasses(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Returns its input: scikit-learn's scorers ask a model, and the predictions are there already."""
+    """An estimator that returns its input, since scikit-learn's scorers call a model for predictions."""
 
     classes_ = np.array([0, 1])
 
@@ -167,7 +167,7 @@ class _GivenClasses(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class _GivenNumbers(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """The same for numbers."""
+    """The regression counterpart of `_GivenClasses`."""
 
     def predict(self, given: NDArray[Any]) -> NDArray[Any]:
         return given[:, 0]
@@ -177,7 +177,7 @@ class _GivenNumbers(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def counted(metric: Metric) -> Metric:
-    """The same metric from counts of labels, where there is such a form; else the metric itself.
+    """Return a faster form of the metric, from counts of labels, if there is one.
 
     The bootstrap draws a thousand samples, and scikit-learn takes milliseconds for each.
     """
@@ -201,14 +201,14 @@ def _count_macro_f1(outcomes: Outcomes) -> float:
 def _count_matthews(outcomes: Outcomes) -> float:
     right, predicted, gold = _count_labels(outcomes)
     num_rows = len(outcomes)
-    # Python's integers: the product of both spreads exceeds 64 bits from 78,000 rows on.
+    # Python integers, since the product of both spreads exceeds 64 bits from 78,000 rows.
     spreads = [num_rows**2 - int(side @ side) for side in (predicted, gold)]
     covariance = int(right.sum()) * num_rows - int(predicted @ gold)
     return covariance / math.sqrt(spreads[0] * spreads[1]) if all(spreads) else 0.0
 
 
 def _count_labels(outcomes: Outcomes) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """How often each label is right, predicted and gold."""
+    """Count how often each label is correct, predicted and gold."""
     predicted, gold = _labels(outcomes)
     num_labels = int(outcomes.max()) + 1
     right, predicted, gold = (
@@ -230,7 +230,7 @@ _COUNTED: Mapping[Metric, Metric] = {
 
 
 def span_counts(predicted: Sequence[str], gold: Sequence[str]) -> tuple[int, int, int]:
-    """Entities right, predicted and gold in one sentence of IOB tags.
+    """Count the correct, predicted and gold entities of one sentence with IOB tags.
 
     >>> span_counts(["B-PER", "I-PER", "O"], ["B-PER", "O", "O"])
     (0, 1, 1)

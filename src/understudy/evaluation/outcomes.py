@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from understudy.evaluation.metrics import Outcomes
 
 Logits = tuple[NDArray[np.floating], ...]
-"""Of a whole split: an array for each output of the model."""
+"""The logits of a whole split: an array for each output of the model."""
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model said about each row of a dataset, in the dataset's order.
+    """A model's predictions for each row of a dataset, in the dataset's order.
 
     Attributes:
         values: label ids, scores, answer texts or lists of tags, by kind.
-        outcomes: the same judged against the gold labels.
-        details: figures beside the metrics (SQuAD 2.0: by answerable and not, best threshold).
+        outcomes: the predictions scored against the gold labels.
+        details: figures besides the metrics (SQuAD 2.0: with and without answers, best threshold).
     """
 
     values: list[Any]
@@ -31,7 +31,7 @@ class Predictions:
 
 
 def places_of(rows: Dataset, encoded: Dataset) -> NDArray[np.int64]:
-    """Where each row stands among the encoded ones, which may be sorted in any way."""
+    """Return the position of each row among the encoded ones, which may be in any order."""
     position = {row: index for index, row in enumerate(encoded["row"][:])}
     return np.array([position[row] for row in rows["row"][:]])
 
@@ -39,7 +39,7 @@ def places_of(rows: Dataset, encoded: Dataset) -> NDArray[np.int64]:
 def no_answer_details(
     outcomes: Outcomes, margins: NDArray[np.float64], if_answered: NDArray[np.float64]
 ) -> dict[str, float]:
-    """As the official 2.0 script: scores by answerable and not, and the best threshold in hindsight."""
+    """Return scores with and without answers, and the best threshold in hindsight, as in the 2.0 script."""
     answerable = outcomes[:, 2] == 1
     details = {}
     for name, chosen in (("has_answer", answerable), ("no_answer", ~answerable)):

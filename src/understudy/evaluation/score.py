@@ -23,20 +23,20 @@ from understudy.progress import progress
 
 @dataclass(frozen=True)
 class EvaluationSplit:
-    """A split ready to be scored: its rows, and their encoding sorted by length for speed."""
+    """A split ready for scoring: its rows, and their encoding sorted by length for speed."""
 
     task: Task
     rows: Dataset
     encoded: Dataset
 
     def judge(self, logits: Logits) -> Predictions:
-        """Predictions of this split from its logits; what a model returns after them is left out."""
+        """Turn the logits of this split into predictions; additional outputs of the model are ignored."""
         outputs = len(self.task.kind.outputs)
         found: Predictions = self.task.kind.judge(self.task, self.rows, self.encoded, logits[:outputs])
         return found
 
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        """For Trainer's `compute_metrics`."""
+        """Compute the metrics for Trainer's `compute_metrics`."""
         made = prediction.predictions
         outcomes = self.judge(made if isinstance(made, tuple) else (made,)).outcomes
         return {name: self.task.kind.metric(name)(outcomes) for name in self.task.metrics}
@@ -50,7 +50,7 @@ def prepare_split(
     max_length: int,
     stride: int | None = None,
 ) -> EvaluationSplit:
-    """Encode a split for scoring, longest rows first: too little memory shows at once."""
+    """Encode a split for scoring, longest rows first, so that a lack of memory shows at once."""
     encoded = encode(rows, task.kind, tokenizer, max_length=max_length, stride=stride)
     order = np.argsort(-np.asarray(encoded["length"][:]), kind="stable")
     return EvaluationSplit(task, rows, encoded.select(order))
@@ -58,7 +58,7 @@ def prepare_split(
 
 @dataclass(frozen=True)
 class Score:
-    """A model's figures on one split."""
+    """A model's scores on one split."""
 
     metrics: dict[str, Estimate]
     details: dict[str, float]
@@ -78,7 +78,7 @@ def score_model(
 
 
 def score_logits(split: EvaluationSplit, logits: Logits) -> Score:
-    """Score what a model said of a split, with intervals."""
+    """Score a model's logits on a split, with intervals."""
     predictions = split.judge(logits)
     metric = split.task.kind.metric
     metrics = {name: estimate(metric(name), predictions.outcomes) for name in split.task.metrics}
@@ -88,9 +88,9 @@ def score_logits(split: EvaluationSplit, logits: Logits) -> Score:
 def predict_logits(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, encoded: Dataset, *, batch_size: int
 ) -> Logits:
-    """Logits of every encoded row, in the model's own precision.
+    """Return the logits of every encoded row, in the model's own precision.
 
-    Not by Trainer: a process that has trained in bf16 keeps casting to it.
+    Trainer is not used: a process that has trained in bf16 keeps casting to it.
     """
     device = default_device()
     model = model.to(device).eval()  # type: ignore[arg-type]  # transformers' decorator loses the type
@@ -111,7 +111,7 @@ def collect_logits(
     *,
     batch_size: int,
 ) -> Logits:
-    """Logits of every encoded row by whatever runs a batch; those of tokens are padded to the longest row."""
+    """Return the logits of every row, from any batch function; token logits are padded to the longest row."""
     collate = Collator(tokenizer)
     parts: list[tuple[NDArray[np.float32], ...]] = []
     with progress("Scoring", len(encoded), "rows") as advance:
@@ -123,7 +123,7 @@ def collect_logits(
 
 
 def _join(arrays: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """Batches below each other, each filled up with zeros to the largest shape."""
+    """Concatenate batches, padding each with zeros to the largest shape."""
     shape = np.max([array.shape[1:] for array in arrays], axis=0)
     result = np.zeros((sum(map(len, arrays)), *shape), dtype=np.float32)
     start = 0
@@ -135,7 +135,7 @@ def _join(arrays: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
 
 
 def score_content(scores: Mapping[str, Score]) -> dict[str, Any]:
-    """The part of result.json that holds figures."""
+    """Return the scores for result.json."""
     return {
         "scores": {
             split: {name: asdict(figure) for name, figure in score.metrics.items()}

@@ -1,4 +1,4 @@
-"""SQuAD's exact match and F1, by the definitions of its official scripts (1.1 and 2.0)."""
+"""SQuAD's exact match and F1, as defined by its official scripts (1.1 and 2.0)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case, without punctuation, articles and extra spaces, in this order.
+    """Convert to lower case and remove punctuation, articles and extra spaces, in this order.
 
     >>> normalize_answer("The  Cat's hat!")
     'cats hat'
@@ -22,12 +22,12 @@ def normalize_answer(text: str) -> str:
 
 
 def answer_exact(prediction: str, gold: str) -> float:
-    """1 where the normalised texts are equal."""
+    """Return 1 if the normalised texts are equal, otherwise 0."""
     return float(normalize_answer(prediction) == normalize_answer(gold))
 
 
 def answer_f1(prediction: str, gold: str) -> float:
-    """F1 of the bags of words, as version 2.0: where one has no words, 1 if neither has and else 0."""
+    """Return the F1 of bags of words, as in version 2.0: if one is empty, 1 if both are, otherwise 0."""
     predicted_words = normalize_answer(prediction).split()
     gold_words = normalize_answer(gold).split()
     if not predicted_words or not gold_words:
@@ -40,12 +40,12 @@ def answer_f1(prediction: str, gold: str) -> float:
 
 
 def score_answer(prediction: str, golds: Sequence[str], *, unanswerable: bool) -> tuple[float, float]:
-    """Exact match and F1 against the best of several gold answers.
+    """Return exact match and F1 against the best of several gold answers.
 
     Args:
-        unanswerable: as the 2.0 script: no gold answer means that none is right, and gold answers that
-            normalise to nothing do not count. The 1.1 script has neither rule, and gives answers
-            without a word an F1 of 0.
+        unanswerable: follow the 2.0 script: without gold answers, no answer is correct, and gold answers that
+            normalise to nothing are ignored. The 1.1 script has neither rule, and gives answers without a
+            word an F1 of 0.
     """
     if not unanswerable:
         has_words = bool(normalize_answer(prediction))

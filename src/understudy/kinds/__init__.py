@@ -1,6 +1,6 @@
-"""Task kinds, a folder each: `rows.py` without torch, `learning.py` with it.
+"""Task kinds, one folder each: `rows.py` without torch, `learning.py` with it.
 
-A kind is added by a folder here, or from your own code with `register_kind`.
+Add a kind as a folder here, or from your own code with `register_kind`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _REGISTERED: dict[str, Kind] = {}
 
 
 def kind_names() -> list[str]:
-    """Names of all kinds."""
+    """Return the names of all kinds."""
     return [*_folders(), *_REGISTERED]
 
 
 @cache
 def _folders() -> dict[str, str]:
-    """Name of each kind to its folder."""
+    """Map the name of each kind to its folder."""
     return {one.name.replace("_", "-"): one.name for one in pkgutil.iter_modules(__path__) if one.ispkg}
 
 
 def register_kind(kind: Kind) -> None:
-    """Add a task kind of your own; recipes name it as their task.
+    """Register a task kind of your own, which recipes can name as their task.
 
     Args:
         kind: an instance of a subclass of `understudy.data.kind.Kind`.
@@ -41,7 +41,7 @@ def register_kind(kind: Kind) -> None:
 
 
 def get_kind(name: str) -> Kind:
-    """A kind by its name, with all that learning needs.
+    """Return a kind by name, with everything needed for training.
 
     >>> get_kind("classification").required
     ('text', 'label')
@@ -51,7 +51,7 @@ def get_kind(name: str) -> Kind:
 
 
 def get_rows(name: str) -> RowKind:
-    """The rows of a kind by its name, without torch."""
+    """Return the row part of a kind by name, without torch."""
     kind: RowKind = _REGISTERED.get(name) or _load(name, "rows").ROWS
     return kind
 

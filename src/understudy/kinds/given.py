@@ -1,4 +1,4 @@
-"""What a caller of a predictor gives, as the fields of a row, checked; no torch."""
+"""Inputs of a predictor, checked and turned into the fields of a row, without torch."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from understudy.data.kind import Row
 from understudy.errors import DataError
 
-# A text of this many characters takes about half a gigabyte while it is tokenised.
+# Tokenising a text of this many characters takes about half a gigabyte.
 MAX_CHARACTERS = 2_000_000
 
 
 def name_fields(given: Any, fields: Sequence[str], *, also: Sequence[str] = ()) -> Row:
-    """What was given, under the names of its fields: a string, several in the fields' order, or a mapping.
+    """Name the given fields: a string, several in the order of the fields, or a mapping.
 
     Args:
-        also: fields that a mapping may have instead.
+        also: other fields that a mapping may have.
     """
     if isinstance(given, Mapping):
         row = dict(given)
@@ -37,7 +37,7 @@ def name_fields(given: Any, fields: Sequence[str], *, also: Sequence[str] = ()) 
 
 
 def check_strings(given: Any, name: str) -> list[str]:
-    """A list of strings, each checked, and together not too long."""
+    """Check that the value is a list of valid strings that are not too long together."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Sequence):
         raise DataError(f"{name} must be a list of strings; got {type(given).__name__}.")
     for one in given:
@@ -48,7 +48,7 @@ def check_strings(given: Any, name: str) -> list[str]:
 
 
 def check_given(text: Any, name: str) -> None:
-    """Refuse what cannot be tokenised, with the reason."""
+    """Refuse a text that cannot be tokenised, with the reason."""
     if not isinstance(text, str):
         raise DataError(f"{name} must be a string; got {type(text).__name__}.")
     if len(text) > MAX_CHARACTERS:

@@ -1,7 +1,7 @@
-"""The papers' experiments as recipes: one table, and the text of a recipe for each row of it.
+"""The papers' experiments as recipes: one table, and the text of a recipe for each of its rows.
 
-Each is made of the recipe for its kind of task (`finetune-classification.yaml` and so on, in `shipped/`) with
-the settings that the papers have for the task.
+Each combines the recipe for its kind of task (`finetune-classification.yaml` etc., in `shipped/`) with the
+papers' settings for the task.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 TEACHER = "bert-base-uncased"
-# The general students that the authors of TinyBERT have published.
+# The general students published by the authors of TinyBERT.
 GENERAL = {4: "huawei-noah/TinyBERT_General_4L_312D", 6: "huawei-noah/TinyBERT_General_6L_768D"}
 STATUS = "From the paper, not run here."
 
@@ -22,19 +22,19 @@ Read = Callable[[str], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Experiment:
-    """What the papers say about a task.
+    """The papers' settings for a task.
 
     Attributes:
-        title: the task's name as people write it.
-        base: the end of the names of the recipes it is made of.
-        encoder: what its teacher starts from.
+        title: the task's usual name.
+        base: the suffix of the recipes it is based on.
+        encoder: the encoder that its teacher starts from.
         data: its dataset on the hub.
-        finetune: changes to the training of a teacher, or None: Patient KD's settings.
-        finetune_source: where they are from.
-        epochs: of intermediate layer distillation.
-        prediction: the `prediction` block where it is not the paper's grid.
-        variants: augmented rows for each row; None where the published code has no number of its own.
-        settings: other keys, in every recipe of the task that trains.
+        finetune: the training settings of a teacher; None for Patient KD's.
+        finetune_source: where these are from.
+        epochs: epochs of intermediate layer distillation.
+        prediction: the `prediction` block, if it is not the paper's grid.
+        variants: augmented rows for each row; None if the published code has no number of its own.
+        settings: other keys, for every training recipe of the task.
         in_patient: whether it is in the tables of Patient KD.
     """
 
@@ -132,10 +132,10 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 
 
 def paper_recipes(read: Read) -> dict[str, str]:
-    """The name and text of every experiment.
+    """Return the name and text of every experiment's recipe.
 
     Args:
-        read: gives the values of a recipe in `shipped/`.
+        read: returns the values of a recipe in `shipped/`.
     """
     made: dict[str, str] = {}
     for task, one in EXPERIMENTS.items():
@@ -171,7 +171,7 @@ def _augment(task: str, one: Experiment, read: Read) -> str:
 
 
 def _distillation(one: Experiment, read: Read) -> dict[str, Any]:
-    """Both stages of TinyBERT."""
+    """Return the blocks of both TinyBERT stages."""
     base = read(f"tinybert-{one.base}")["intermediate"]
     training = {**base["training"], "num_train_epochs": one.epochs}
     return {"intermediate": {**base, "training": training}, "prediction": one.prediction or _GRID}
@@ -202,7 +202,7 @@ def _tinybert(task: str, one: Experiment, read: Read) -> str:
 
 
 def _tinybert_run(task: str, one: Experiment, layers: int, read: Read) -> str:
-    """TinyBERT of four or six layers: Tables 1 and 5 of the paper, Table 6 for SQuAD."""
+    """Write TinyBERT with four or six layers: Tables 1 and 5 of the paper, Table 6 for SQuAD."""
     table = "Table 6" if one.base == "question-answering" else "Tables 1 and 5"
     where = "not in the paper" if task == "wnli" else f"{table} of the EMNLP paper"
     header = [
@@ -232,7 +232,7 @@ def _tinybert_run(task: str, one: Experiment, layers: int, read: Read) -> str:
 
 
 def _patient_run(task: str, one: Experiment, layers: int, read: Read) -> str:
-    """Patient KD with six or three layers: Table 1 of its paper, Table 3 for RACE."""
+    """Write Patient KD with six or three layers: Table 1 of its paper, Table 3 for RACE."""
     distilled = read(f"pkd-{one.base}")
     header = [
         f"Patient KD (PKD-Skip) on {one.title} with {layers} layers, the whole run: "
@@ -254,13 +254,13 @@ def _patient_run(task: str, one: Experiment, layers: int, read: Read) -> str:
 
 
 def _write(header: list[str], content: Mapping[str, Any]) -> str:
-    """A recipe's text: its header, then its keys."""
+    """Format a recipe: its header, then its keys."""
     body = yaml.dump(dict(content), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
     return "".join(f"# {line}\n" for line in header) + body
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes lists of numbers in one line, and shared blocks in full."""
+    """A dumper that writes lists of numbers on one line, and shared blocks in full."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

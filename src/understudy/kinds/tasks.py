@@ -1,6 +1,6 @@
-"""The task table: one row says everything the rest of the code needs to know about a task.
+"""The task table: each row holds everything the rest of the code needs to know about a task.
 
-Adding a task is adding a row.
+To add a task, add a row.
 """
 
 from __future__ import annotations
@@ -185,22 +185,22 @@ _PUBLISHED: Mapping[str, Task] = {task.name: task for task in _ALL}
 
 
 def task_names() -> list[str]:
-    """Names of the published tasks, and of the kinds, which are the tasks of a user's own files."""
+    """Return the names of the published tasks, and of the kinds, which serve as tasks for a user's files."""
     return [*_PUBLISHED, *kind_names()]
 
 
 def get_task(name: str) -> Task:
-    """Look a task up by name, in any capitals, with hyphens or without.
+    """Look up a task by name, ignoring case, hyphens and underscores.
 
     >>> get_task("mrpc").headline
     'f1'
     """
     names = task_names()
-    # MRPC, SST-2, as their folders are called.
+    # Accepts MRPC, SST-2 etc., as the folders are named.
     name = name if name in names else {_fold(task): task for task in names}.get(_fold(name), name)
     if name in _PUBLISHED:
         return _PUBLISHED[name]
-    if name in names:  # the data decides the labels
+    if name in names:  # the labels come from the data
         kind = get_kind(name)
         return Task(name, kind, kind.metrics, max_length=kind.max_length, unanswerable=kind.unanswerable)
     close = difflib.get_close_matches(name.lower(), names, n=1)

@@ -1,4 +1,4 @@
-"""What learning the kinds of one text or a pair has in common."""
+"""Training code shared by the kinds with one text or a pair."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TextKind(TextRows, Kind):
         return {**texts, "label": pa.string() if self.has_named_labels else pa.float64()}
 
     def predict(self, logits_BC: NDArray[Any]) -> NDArray[Any]:
-        """What the logits say of each row, in the terms of its label."""
+        """Return the prediction for each row, in the same form as its label."""
         return np.asarray(logits_BC.argmax(axis=-1))
 
     def judge(
@@ -42,7 +42,7 @@ class TextKind(TextRows, Kind):
         values = self.predict(logits[0])[places_of(rows, encoded)]
         outcomes = np.stack([values, np.asarray(rows["label"][:])], axis=1).astype(np.float64)
         if task.labels:
-            # Metrics count in the published order (F1 is that of label 1), whatever order the model has.
+            # Metrics use the published order (F1 is that of label 1), whatever the model's order.
             published = [task.labels.index(name) for name in rows.features["label"].names]
             outcomes = np.array(published, dtype=np.float64)[outcomes.astype(np.int64)]
         return Predictions(values.tolist(), outcomes, {})

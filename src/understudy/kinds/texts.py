@@ -1,4 +1,4 @@
-"""What the kinds of one text or a pair have in common, without torch."""
+"""Code shared by the kinds with one text or a pair, without torch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TextRows(RowKind):
     }  # fmt: skip
 
     def check_texts(self, values: Mapping[str, Any]) -> Row:
-        """The texts of a row, checked."""
+        """Check the texts of a row."""
         return {name: check_text(values[name], name) for name in self.inputs if name in values}
 
     def encode(

@@ -1,14 +1,14 @@
-"""Students cut from a larger model: some of its layers, and of each what matters most.
+"""Students cut from a larger model: some of its layers, and the most important channels of each.
 
-A cut keeps channels, it does not mix them: every kept channel of the hidden states means in the student
-what it means in the source, so that LayerNorm and the residual stream stay what they were. What is kept
-is what has the largest mean activation on a sample of text:
+A cut selects channels and does not mix them: every kept channel of the hidden states has the same meaning in
+the student as in the source, so LayerNorm and the residual stream still work. The channels with the largest
+mean activation on a sample of text are kept:
 
 - hidden channels, the same ones in every layer;
-- dimensions within each head, for queries with keys, and for values, by layer;
-- feed-forward neurons, by layer.
+- dimensions within each head, for queries with keys, and for values, per layer;
+- feed-forward neurons, per layer.
 
-At the source's own width nothing is left out, and the copy is exact to the bit.
+At the source's own width nothing is removed, and the copy is bit-exact.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Axis = Literal["hidden", "query_key", "value", "feed_forward"]
 
 
 def choose_layers(choice: LayerChoice | Sequence[int], num_layers: int, num_source: int) -> tuple[int, ...]:
-    """The source's layers, counted from 1, that become the student's 1, 2, …
+    """Return the source layers, counted from 1, that become the student's layers 1, 2, …
 
     >>> choose_layers("first", 3, 12), choose_layers("spaced", 3, 12), choose_layers("last", 3, 12)
     ((1, 2, 3), (4, 8, 12), (10, 11, 12))
@@ -57,7 +57,7 @@ def choose_layers(choice: LayerChoice | Sequence[int], num_layers: int, num_sour
         return tuple(range(1, num_layers + 1))
     if choice == "last":
         return tuple(range(num_source - num_layers + 1, num_source + 1))
-    # Half a layer rounds up, as in the uniform layer map.
+    # Half a layer is rounded up, as in the uniform layer map.
     return tuple((2 * m * num_source + num_layers) // (2 * num_layers) for m in range(1, num_layers + 1))
 
 
@@ -67,15 +67,15 @@ def cut_weights(
     layers: Sequence[int],
     sample: Callable[[], Iterable[Mapping[str, Tensor]]],
 ) -> Tensor:
-    """Give a student's encoder the weights of a source's: embeddings, pooler and the chosen layers.
+    """Copy the source's weights to a student's encoder: embeddings, pooler and the chosen layers.
 
     Args:
-        student: of the source's family and number of heads, nowhere wider. Its head stays as it is.
-        layers: of the source, counted from 1, for the student's in their order.
-        sample: batches of text that tell what matters; not asked for where nothing is left out.
+        student: a model of the source's family with the same number of heads, nowhere wider. Its head stays.
+        layers: source layers, counted from 1, in the order of the student's.
+        sample: returns batches of text to measure activations on; not called if nothing is removed.
 
     Returns:
-        The source's hidden channels that the student's are.
+        The source's hidden channels that the student keeps.
     """
     check_fit(student.config, source.config)
     wanted, whole = _sizes(student.config), _sizes(source.config)
@@ -94,7 +94,7 @@ def cut_weights(
             f"the source's embeddings of {source.config.embedding_size} are projected to its width; a "
             "student of that very width cannot be cut from it. Choose another student.hidden_size."
         )
-    # Scores keep their scale: the sum over fewer dimensions is still divided by the source's √D.
+    # Keep the scale of the scores: the sum over fewer dimensions must still be divided by the source's √D.
     scale = (wanted["query_key"] / whole["query_key"]) ** 0.5
     cut = {}
     for name, target in student.base_model.state_dict().items():
@@ -123,9 +123,9 @@ def cut_weights(
 def measure_activations(
     model: PreTrainedModel, batches: Iterable[Mapping[str, Tensor]]
 ) -> dict[tuple[Axis, int], Tensor]:
-    """Mean absolute activations of every channel over the real tokens of batches, by axis and layer.
+    """Return the mean absolute activation of every channel over real tokens, by axis and layer.
 
-    Layers are counted from 1; hidden channels, summed over all layers, stand at 0.
+    Layers are counted from 1; hidden channels, summed over all layers, are at 0.
     """
     parts = _parts_of(model.config)
     sums: dict[tuple[str, int], Tensor] = {}
@@ -137,7 +137,7 @@ def measure_activations(
         sums[part, layer] = sums[part, layer] + total if (part, layer) in sums else total
 
     def watch(module: nn.Module, part: str, layer: int) -> None:
-        if part == "down":  # what enters it are the neurons after their non-linearity
+        if part == "down":  # its inputs are the neurons after their non-linearity
             hooks.append(module.register_forward_pre_hook(lambda _, args: add(part, layer, args[0])))
         else:
             hooks.append(module.register_forward_hook(lambda _, __, output: add(part, layer, output)))
@@ -165,7 +165,7 @@ def measure_activations(
     result: dict[tuple[Axis, int], Tensor] = {("hidden", 0): sums["hidden", 0]}
     for part, layer in sums:
         if part == "query":
-            # A dimension adds to the scores what its query times its key is worth.
+            # A dimension contributes its query times its key to the scores.
             result["query_key", layer] = sums["query", layer] * sums["key", layer]
             result["value", layer] = sums["value", layer]
             result["feed_forward", layer] = sums["down", layer]
@@ -173,7 +173,7 @@ def measure_activations(
 
 
 def _sizes(config: Any) -> dict[Axis, int]:
-    """How much there is on every axis; on heads' axes by head."""
+    """Return the size of every axis; per head for the axes of heads."""
     sizes = own_sizes(config)
     head_size = sizes["hidden_size"] // sizes["num_attention_heads"]
     return {
@@ -186,7 +186,7 @@ def _sizes(config: Any) -> dict[Axis, int]:
 
 def _parts_of(config: Any) -> LayerParts:
     parts = family_of(config).parts
-    assert parts is not None  # check_fit saw to it
+    assert parts is not None  # ensured by check_fit
     return parts
 
 
@@ -195,14 +195,14 @@ def _groups(axis: Axis, config: Any) -> int:
 
 
 def _largest(activation: Tensor, size: int, groups: int) -> Tensor:
-    """Places of the `size` largest of each group, in their order."""
+    """Return the indices of the `size` largest values in each group, in ascending order."""
     by_group = activation.view(groups, -1)
     best = by_group.topk(size, dim=1).indices.sort(dim=1).values
     return (best + torch.arange(groups, device=best.device)[:, None] * by_group.shape[1]).flatten()
 
 
 def _source_name(name: str, layers: Sequence[int]) -> tuple[int, str]:
-    """The source's layer (0 outside of layers) and the name of the parameter there."""
+    """Return the source's layer (0 outside the layers) and the name of the parameter there."""
     found = re.search(r"(?<=layer\.)\d+(?=\.)", name)
     if found is None:
         return 0, name
@@ -211,14 +211,14 @@ def _source_name(name: str, layers: Sequence[int]) -> tuple[int, str]:
 
 
 def _is_factorised(model: PreTrainedModel) -> bool:
-    """Whether embeddings have a width of their own, as a small ELECTRA's."""
+    """Return whether embeddings have their own width, as in ELECTRA-small."""
     return hasattr(model.base_model, "embeddings_project")
 
 
 def _axes(name: str, family: Family, num_dimensions: int, factorised: bool) -> tuple[Axis | None, ...]:
-    """Which axis each dimension of a parameter runs along; None stays whole."""
+    """Return the axis of each dimension of a parameter; None is kept whole."""
     parts = family.parts
-    assert parts is not None  # check_fit saw to it
+    assert parts is not None  # ensured by check_fit
     inside: dict[str, tuple[Axis, Axis]] = {
         parts.query: ("query_key", "hidden"),
         parts.key: ("query_key", "hidden"),
@@ -227,7 +227,7 @@ def _axes(name: str, family: Family, num_dimensions: int, factorised: bool) -> t
         parts.up: ("feed_forward", "hidden"),
         parts.down: ("hidden", "feed_forward"),
     }
-    # One name may end as another does: the longest counts.
+    # One name may be a suffix of another: the longest wins.
     for part in sorted(inside, key=len, reverse=True):
         if f".{part}." in name:
             return inside[part][:num_dimensions]
@@ -243,13 +243,13 @@ def _axes(name: str, family: Family, num_dimensions: int, factorised: bool) -> t
 
 
 def check_cut(student: Any, source: Any, choice: LayerChoice | Sequence[int]) -> None:
-    """Refuse a cut that cannot be made, by the two configs alone."""
+    """Refuse an impossible cut, based on the two configs alone."""
     check_fit(student, source)
     choose_layers(choice, student.num_hidden_layers, source.num_hidden_layers)
 
 
 def check_fit(student: Any, source: Any) -> None:
-    """Refuse a student that is not the source made narrower."""
+    """Refuse a student that is not a narrower version of the source."""
     family = source.model_type
     if family_of(source).parts is None:
         raise ModelError(

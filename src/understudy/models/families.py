@@ -1,7 +1,7 @@
-"""What differs between model families: one table, and `register_family` for your own.
+"""The differences between model families: one table, and `register_family` for your own.
 
-A family is what `config.model_type` says. One that is not in the table still teaches, if it calls
-transformers' attention interface; it takes an entry to be resized, cut, or read by hooks.
+A family is identified by `config.model_type`. One that is not in the table can still teach if it uses
+transformers' attention interface; it needs an entry to be resized, cut, or read by hooks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from transformers import BertConfig
 
 SIZES = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
-# The family of a student whose teacher's own cannot be given a free shape.
+# The student's family if the teacher's own does not support free shapes.
 GENERIC = "bert"
 
 
@@ -31,11 +31,11 @@ class LayerParts:
 
 @dataclass(frozen=True)
 class AttentionHooks:
-    """How queries and keys are read in a family outside of transformers' attention interface.
+    """How to read queries and keys in a family that does not use transformers' attention interface.
 
     Attributes:
         query, key: names of the projections in the attention module.
-        scaling: the attention module to the factor of its scores.
+        scaling: maps the attention module to the scale of its scores.
     """
 
     query: str
@@ -45,18 +45,18 @@ class AttentionHooks:
 
 @dataclass(frozen=True)
 class Family:
-    """One entry of the table.
+    """An entry of the table.
 
     Attributes:
         name: `config.model_type`.
-        parts: names inside a layer, for students that are cut from such a model.
-        sizes: the family's own names of `SIZES`, where they are others.
-        can_resize: whether the config takes the four sizes, others being bound to none of them.
-        positions_after_padding: whether positions are counted from the padding id on.
+        parts: module names inside a layer, for cutting students from such a model.
+        sizes: the family's own names for `SIZES`, if they differ.
+        can_resize: whether the config accepts the four sizes, with no other size tied to them.
+        positions_after_padding: whether positions are counted from the padding id.
         is_gated: whether the feed-forward part has a gate.
-        hooks: how queries and keys are read, where the attention interface is not called.
-        stacks: names of the lists of layers in the names of modules.
-        untouched: parts of names of parameters that a cut copies whole.
+        hooks: how to read queries and keys, if the attention interface is not used.
+        stacks: the names of layer lists in module names.
+        untouched: substrings of parameter names that a cut copies whole.
     """
 
     name: str
@@ -96,7 +96,7 @@ def _mpnet_scaling(module: Any) -> float:
 
 
 def _deberta_scaling(module: Any) -> float:
-    # Content scores share their scale with the position terms beside them.
+    # Content scores share their scale with the position terms added to them.
     terms = 1 + sum(name in module.pos_att_type for name in ("c2p", "p2c"))
     return float((module.attention_head_size * terms) ** -0.5)
 
@@ -144,34 +144,34 @@ def register_family(family: Family) -> None:
 
 
 def family_of(config: Any) -> Family:
-    """The entry of a model's family; for one that has none, what any family can do."""
+    """Return the entry of a model's family, or a minimal one for an unknown family."""
     return _FAMILIES.get(config.model_type) or Family(config.model_type, can_resize=False)
 
 
 def known_families(able: Callable[[Family], object]) -> str:
-    """Names of the families that are able to do something, for messages."""
+    """List the families that satisfy a condition, for messages."""
     return ", ".join(name for name, family in _FAMILIES.items() if able(family))
 
 
 def stack_names() -> tuple[str, ...]:
-    """Every name of a list of layers."""
+    """Return all names of layer lists."""
     return tuple(dict.fromkeys(name for family in _FAMILIES.values() for name in family.stacks))
 
 
 def own_sizes(config: Any) -> dict[str, int]:
-    """A config's four sizes, by the names that most families use."""
+    """Return a config's four sizes under their most common names."""
     names = family_of(config).sizes
     return {name: getattr(config, names.get(name, name)) for name in SIZES}
 
 
 def named_sizes(config: Any, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Sizes under the names of a config's family."""
+    """Return sizes under the names of a config's family."""
     names = family_of(config).sizes
     return {names.get(name, name): size for name, size in sizes.items()}
 
 
 def num_positions(config: Any) -> int | None:
-    """How many tokens a model can tell the places of; None where nothing limits them."""
+    """Return how many positions a model has; None if there is no limit."""
     positions = getattr(config, "max_position_embeddings", None)
     if positions and family_of(config).positions_after_padding:
         return int(positions - config.pad_token_id - 1)
@@ -179,10 +179,10 @@ def num_positions(config: Any) -> int | None:
 
 
 def generic_config(teacher_config: Any, sizes: Mapping[str, Any]) -> BertConfig:
-    """The config of a student of the generic family that reads its teacher's tokens."""
+    """Return the config of a student of the generic family with its teacher's vocabulary."""
     return BertConfig(
         vocab_size=teacher_config.vocab_size,
-        # Families that count from the padding id on have two more than they read; harmless here.
+        # Families that count from the padding id have two more than they use; harmless here.
         max_position_embeddings=teacher_config.max_position_embeddings,
         type_vocab_size=max(2, getattr(teacher_config, "type_vocab_size", 2)),
         pad_token_id=teacher_config.pad_token_id,

@@ -1,4 +1,4 @@
-"""How much arithmetic an encoder does, on paper."""
+"""The theoretical cost of an encoder's forward pass."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from understudy.models.families import family_of, own_sizes
 
 
 def forward_flop(config: Any, length: float, *, num_layers: int | None = None) -> float:
-    """Floating point operations of a forward pass, for each token of texts of a length.
+    """Return the floating-point operations of a forward pass per token, for texts of a given length.
 
-    Matrix products alone, two operations for each multiplication that is added: projections of queries,
-    keys, values and outputs (8 H²), the feed-forward part (4 H I; 6 H I where it is gated), and attention
-    itself (4 L H). Embeddings are looked up; norms, activations and heads are a few percent.
+    Counts only matrix products, with two operations per multiply-add: the projections of queries, keys,
+    values and outputs (8 H²), the feed-forward part (4 H I; 6 H I if it is gated), and attention itself
+    (4 L H). Embeddings are lookups; norms, activations and heads are a few percent.
 
     Args:
         length: the mean number of tokens of a text.
-        num_layers: as many as are run; all where not given.
+        num_layers: how many layers are run. Defaults to all.
     """
     sizes = own_sizes(config)
     hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]

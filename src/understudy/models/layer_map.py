@@ -1,4 +1,4 @@
-"""Which teacher layer each student layer learns from: g(m) of TinyBERT Eq. 6, and Patient KD's sets."""
+"""Layer maps from student to teacher: g(m) of TinyBERT Eq. 6, and Patient KD's sets."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MapName = Literal["uniform", "top", "bottom", "skip", "last"]
 def layer_map(
     kind: MapName | Sequence[int], num_student_layers: int, num_teacher_layers: int
 ) -> tuple[int, ...]:
-    """Teacher layers, counted from 1, for student layers 1, 2, …
+    """Return the teacher layers, counted from 1, for student layers 1, 2, …
 
     Args:
-        kind: `uniform` spreads over the whole teacher, g(m) = m·N/M, rounded where M does not divide N;
-            `top` takes its last M layers, `bottom` its first (TinyBERT, section 4.5). `skip` and
-            `last` are Patient KD's: as uniform and top, without the last student layer, which learns
-            from the predictions. Or the layers themselves.
+        kind: `uniform` spreads over the whole teacher, g(m) = m·N/M, rounded if M does not divide N; `top`
+            takes its last M layers, `bottom` its first (TinyBERT, section 4.5). `skip` and `last` are Patient
+            KD's: like uniform and top, but without the last student layer, which learns from the predictions.
+            A sequence gives the layers themselves.
 
     >>> layer_map("uniform", 4, 12)
     (3, 6, 9, 12)
@@ -39,7 +39,7 @@ def layer_map(
             f"a {kind} layer_map needs a student of 1 to {teacher} layers, as many as its teacher has; got "
             f"{student}. Give a list of teacher layers, in which one may stand twice."
         )
-    # Half a layer rounds up, in whole numbers: (2·m·N + M) / 2M.
+    # Half a layer is rounded up, in integers: (2·m·N + M) / 2M.
     uniform = tuple((2 * m * teacher + student) // (2 * student) for m in range(1, student + 1))
     top = tuple(range(teacher - student + 1, teacher + 1))
     maps = {
@@ -47,7 +47,7 @@ def layer_map(
         "top": top,
         "bottom": tuple(range(1, student + 1)),
         "skip": uniform[:-1],
-        # N − M + 1 … N − 1: the teacher's last layer is left to the predictions, too.
+        # N − M + 1 … N − 1: the teacher's last layer is left to the predictions too.
         "last": top[:-1],
     }
     if not maps[kind]:

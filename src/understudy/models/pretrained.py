@@ -1,4 +1,4 @@
-"""Load tokenizers and encoders from a folder or the hub, and say plainly what is wrong with them."""
+"""Load tokenizers and encoders from a folder or the hub, with clear errors."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
 
 
 def local_folder(model: str) -> str:
-    """Where a model's files lie on this machine; those of a hub's are fetched where there is a network."""
+    """Return the local folder of a model, downloading it from the hub if needed."""
     if Path(model).expanduser().is_dir():
         return str(Path(model).expanduser())
     _check_exists(model)
@@ -81,7 +81,7 @@ def _check_exists(model: str) -> None:
 
 
 def hash_tokenizer(tokenizer: PreTrainedTokenizerFast) -> str:
-    """A hash of everything that decides how a text is read, but for where it is cut or filled up."""
+    """Hash everything that affects how a text is tokenised, except truncation and padding."""
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     read = {name: value for name, value in content.items() if name not in ("truncation", "padding")}
     return hashlib.sha256(json.dumps(read, sort_keys=True).encode()).hexdigest()
@@ -90,7 +90,7 @@ def hash_tokenizer(tokenizer: PreTrainedTokenizerFast) -> str:
 def check_max_length(
     config: Any, tokenizer: PreTrainedTokenizerFast, max_length: int, *, key: str = "data.max_length"
 ) -> None:
-    """Refuse a length the position embeddings cannot hold once a batch is padded."""
+    """Refuse a length that exceeds the position embeddings once a batch is padded."""
     longest = tokenizer.model_max_length
     limit = min(longest, num_positions(config) or longest)
     limit -= limit % PAD_TO_MULTIPLE_OF
@@ -102,13 +102,13 @@ def check_max_length(
 
 
 def has_head_for(config: Any, task: Task | RowKind) -> bool:
-    """Whether a checkpoint was saved with a head of the task's kind."""
+    """Return whether a checkpoint was saved with a head of the task's kind."""
     suffix = task.auto_class.removeprefix("AutoModel")
     return any(name.endswith(suffix) for name in config.architectures or ())
 
 
 def model_labels(config: Any, task: Task) -> tuple[str, ...] | None:
-    """Label names of a fine-tuned model; None where it has no such head or nobody named them."""
+    """Return the label names of a fine-tuned model; None if it has no such head or does not name them."""
     if not task.kind.has_named_labels or not has_head_for(config, task):
         return None
     return named_labels(config.id2label)
@@ -126,11 +126,11 @@ def load_model(
     """Load an encoder with the task's head, in float32.
 
     Args:
-        labels: the data's, compared with a fine-tuned model's and written into a new head's config.
-        fine_tuned: True refuses a checkpoint without the task's head; False gives one that has none
-            a new one, drawn from torch's random state.
-        dropout: every dropout probability of the config; None leaves them as they are.
-        attention: an `attn_implementation` of transformers; None leaves its choice.
+        labels: the data's labels, compared with a fine-tuned model's and written into a new head's config.
+        fine_tuned: if True, refuse a checkpoint without the task's head; if False, give it a new one, drawn
+            from torch's random state.
+        dropout: every dropout probability of the config; None leaves them unchanged.
+        attention: an `attn_implementation` of transformers; None leaves the choice to transformers.
     """
     config = load_config(model)
     if has_head_for(config, task):
@@ -170,7 +170,7 @@ def load_model(
 
 
 def default_device() -> torch.device:
-    """The accelerator, where there is one."""
+    """Return the accelerator if there is one, otherwise the CPU."""
     found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return found or torch.device("cpu")
 
@@ -178,7 +178,7 @@ def default_device() -> torch.device:
 def load_encoder(
     model: str, *, dropout: float | None = None, attention: str | None = None
 ) -> PreTrainedModel:
-    """Load a model without any head, in float32; `dropout` and `attention` as for `load_model`."""
+    """Load a model without a head, in float32. See `load_model` for `dropout` and `attention`."""
     config = load_config(model)
     set_dropout(config, dropout)
     options = {"attn_implementation": attention} if attention else {}
@@ -191,7 +191,7 @@ def load_encoder(
 
 
 def set_dropout(config: Any, dropout: float | None) -> None:
-    """Every dropout probability of a config; None leaves them."""
+    """Set every dropout probability of a config; None leaves them unchanged."""
     for name, value in vars(config).items():
         if dropout is not None and "dropout" in name and isinstance(value, float):
             setattr(config, name, dropout)

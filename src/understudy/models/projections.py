@@ -1,4 +1,4 @@
-"""The learnable matrices W_e and W_h that carry a student's states to its teacher's width."""
+"""The learnable matrices W_e and W_h that project a student's states to its teacher's width."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ProjectionKind = Literal["shared", "per-layer", "none"]
 class Projections(nn.Module):
     """H_S · W_h of TinyBERT Eq. 8 and E_S · W_e of TinyBERT Eq. 9.
 
-    `shared` is one matrix with a bias for all states, the embeddings' too, as in the authors' code;
-    `per-layer` is one for each; `none` compares the states as they are.
+    `shared` is one matrix with a bias for all states, including the embeddings, as in the authors' code;
+    `per-layer` is one for each; `none` compares the states directly.
 
     Args:
-        channels: the teacher's channels that the student's were cut from: each matrix starts by putting
-            them back in their places. Without them it is drawn from torch's random state.
+        channels: the teacher's channels that the student's were cut from: each matrix is initialised to map
+            them back to their places. Otherwise it is drawn from torch's random state.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class Projections(nn.Module):
                 linear.weight.data[channels, torch.arange(student_size)] = 1.0
 
     def continue_from(self, learnt: Mapping[str, Tensor]) -> bool:
-        """Load matrices that were learnt before, if they are as many and of the same shapes."""
+        """Load trained matrices, if their number and shapes match; return whether they were loaded."""
         if not learnt or _shapes(learnt) != _shapes(self.state_dict()):
             return False
         self.load_state_dict(learnt)
         return True
 
     def forward(self, states: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The student's states, BLH each, as BLT; in the order the matrices were made for."""
+        """Project the student's states from BLH to BLT, in the order the matrices were created for."""
         if not self.linears:
             return tuple(states)
         shared = len(self.linears) == 1
@@ -77,7 +77,7 @@ def _shapes(state: Mapping[str, Tensor]) -> dict[str, torch.Size]:
 
 
 def saved_projections(student: str | None) -> dict[str, Tensor]:
-    """What a saved student learnt its teacher's layers through; nothing where it was saved without."""
+    """Load the projections saved with a student; empty if there are none."""
     if student is None:
         return {}
     name, revision = split_revision(student)
@@ -93,6 +93,6 @@ def saved_projections(student: str | None) -> dict[str, Tensor]:
 
 
 def save_projections(projections: Projections | None, folder: Path) -> None:
-    """Save a student's projections beside it, if it has any."""
+    """Save a student's projections in its folder, if it has any."""
     if projections is not None and projections.linears:
         save_file(projections.state_dict(), folder / PROJECTIONS)

@@ -1,4 +1,4 @@
-"""Students: their shapes by name, made from scratch in their teacher's family, or loaded."""
+"""Students: their shapes by name, and how they are created in their teacher's family, or loaded."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from understudy.models.pretrained import (
     set_dropout,
 )
 
-STUDENT = "student"  # the folder in which a distillation leaves its model
-# TinyBERT, section 4.1, and the ICLR version's other sizes.
+STUDENT = "student"  # the folder that a distillation saves its model in
+# TinyBERT, section 4.1, and other sizes from the ICLR version.
 SHAPES: Mapping[str, Mapping[str, int]] = {
     name: dict(
         zip(
@@ -56,25 +56,24 @@ Size = Annotated[int, Field(ge=1)]
 
 
 class StudentSettings(BaseModel):
-    """The `student:` block of a recipe: a shape, or a saved student to go on with."""
+    """The `student:` block of a recipe: a shape, or a saved student to train further."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     shape: str | None = None
-    """A name (`tinybert-4l-312d`), or layers and width (`6l-384d`: feed-forward four times as wide, as
+    """A name (`tinybert-4l-312d`), or layers and width (`6l-384d`: feed-forward part four times as wide, as
     many heads as the teacher)."""
     init: Literal["random", "general", "cut"] | None = None
-    """`random` draws the weights, `general` goes on from `model`, `cut` takes them from the teacher;
-    where not given, `general` with a model and `random` without."""
+    """`random` draws the weights, `general` starts from `model`, `cut` takes them from the teacher. Defaults
+    to `general` with a model and `random` without."""
     model: str | None = None
-    """A saved encoder to go on from, e.g. a general student: a folder or a hub name."""
+    """A saved encoder to start from, e.g. a general student: a folder or a hub name."""
     source: str | None = None
-    """What a student is cut from, e.g. the pretrained model; the teacher where not given."""
+    """The model that a student is cut from, e.g. the pretrained model. Defaults to the teacher."""
     layers: LayerChoice | list[int] | None = None
-    """Which layers of the source a cut takes: `first`, `spaced`, `last` or a list; `spaced` where not
-    given."""
+    """The source layers that a cut keeps: `first`, `spaced`, `last` or a list. Defaults to `spaced`."""
     family: str | None = None
-    """`bert`, or the teacher's own family where not given."""
+    """`bert`, or None for the teacher's own family."""
     num_hidden_layers: Size | None = None
     hidden_size: Size | None = None
     intermediate_size: Size | None = None
@@ -82,32 +81,32 @@ class StudentSettings(BaseModel):
 
     @property
     def start(self) -> str:
-        """`init`, also where it was not given."""
+        """`init`, or its default."""
         return self.init or ("general" if self.model is not None else "random")
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The sizes given one by one, which win over the shape's."""
+        """The sizes given individually, which override the shape's."""
         return {name: getattr(self, name) for name in SIZES if getattr(self, name) is not None}
 
 
 def parse_student(name: str) -> dict[str, str]:
-    """What `--student NAME` means: a shape where it reads like one, else a saved model."""
+    """Parse `--student NAME`: a shape if it looks like one, otherwise a saved model."""
     if name not in SHAPES and Path(name).expanduser().is_dir():
         return {"model": str(student_inside(name))}
-    # What begins like one is a shape that is misspelt, and is refused as such.
+    # A name that begins like a shape is a misspelt shape, and is refused as such.
     is_shape = name in SHAPES or re.match(r"\d+l|tinybert-", name)
     return {"shape": name} if is_shape else {"model": name}
 
 
 def student_inside(model: str | Path) -> str | Path:
-    """The student of a distillation's folder; any other model is itself."""
+    """Return the student in a distillation's folder; any other model is returned as it is."""
     student = Path(model).expanduser() / STUDENT
     return student if (student / "config.json").is_file() else model
 
 
 def student_settings(name: str) -> dict[str, Any]:
-    """What `--student NAME` changes in a recipe: the shape, or the whole block where it is a saved model."""
+    """Return the settings for `--student NAME`: the shape, or the whole block for a saved model."""
     start = parse_student(name)
     if "shape" not in start:
         return {"student": start}
@@ -115,7 +114,7 @@ def student_settings(name: str) -> dict[str, Any]:
 
 
 def override_sizes(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings in which a shape stands in place of the recipe's sizes, and not below them."""
+    """Return settings in which a given shape replaces the recipe's sizes, which would override it."""
     sizes = [f"student.{name}" for name in SIZES] if "student.shape" in settings else []
     return {**dict.fromkeys(sizes), **settings}
 
@@ -130,17 +129,17 @@ def load_student(
     dropout: float | None = None,
     attention: str | None = None,
 ) -> tuple[PreTrainedModel, Tensor | None]:
-    """A student with the task's head: drawn from torch's random state, a saved one, or cut.
+    """Load a student with the task's head: randomly initialised, saved, or cut.
 
     Args:
-        task: None for a student without a head.
-        teacher: its config gives vocabulary, positions and family; its tokenizer serves both.
-        sample: batches of the encoder's inputs, by which a narrower student is cut.
-        dropout, attention: as for `load_model`.
+        task: the task, or None for a student without a head.
+        teacher: its config gives vocabulary, positions and family; its tokenizer is used for both.
+        sample: returns batches of encoder inputs, used to cut a narrower student.
+        dropout, attention: see `load_model`.
 
     Returns:
-        The student, and the teacher's channels that its channels are, where it was cut from the teacher
-        or from a model of the same width.
+        The student, and the teacher's channels that its own correspond to, if it was cut from the teacher or
+        from a model of the same width.
     """
     check_start(settings)
     if settings.model is not None:
@@ -169,16 +168,16 @@ def load_student(
 
 
 def base_config(settings: StudentSettings, teacher: str) -> Any:
-    """The student's config before anything of a run is written into it."""
+    """Return the student's config before a run changes it."""
     if settings.model is not None:
         return load_config(settings.model)
     return student_config(settings, load_config(settings.source or teacher))
 
 
 def student_config(settings: StudentSettings, teacher_config: Any) -> Any:
-    """The teacher's config in the student's sizes."""
+    """Return the teacher's config with the student's sizes."""
     sizes = _shape_sizes(settings.shape, teacher_config) | settings.sizes
-    if settings.start == "cut":  # what is not said stays as it is
+    if settings.start == "cut":  # sizes that are not given stay the same
         sizes = own_sizes(teacher_config) | sizes
     missing = {"num_hidden_layers", "hidden_size"} - set(sizes)
     if missing:
@@ -230,7 +229,7 @@ def _shape_sizes(shape: str | None, teacher_config: Any) -> dict[str, int]:
     }
 
 
-# Of the teacher alone: how long its lists are, and where it came from.
+# Specific to the teacher: lists with one entry per layer, and its origin.
 _NOT_INHERITED = ("layer_types", "architectures", "_name_or_path", "dtype", "pooler_hidden_size")
 
 
@@ -239,14 +238,14 @@ def _resized(teacher_config: Any, sizes: Mapping[str, int]) -> Any:
     for name in _NOT_INHERITED:
         values.pop(name, None)
     values |= named_sizes(teacher_config, sizes)
-    # Some families may factorise their embeddings; where they do not, they go with the width.
+    # Some families can factorise their embeddings; if they do not, the embeddings have the hidden size.
     if "embedding_size" in values and values["embedding_size"] >= teacher_config.hidden_size:
         values["embedding_size"] = sizes["hidden_size"]
     return type(teacher_config)(**values)
 
 
 def check_start(settings: StudentSettings) -> None:
-    """Refuse keys of one way to start beside those of another."""
+    """Refuse keys that belong to another way of starting."""
     start = settings.start
     mine = {
         "random": ("shape", "family", *SIZES),
@@ -274,7 +273,7 @@ def check_start(settings: StudentSettings) -> None:
 
 
 def _check_vocabulary(model: str, teacher: str) -> None:
-    """A student must read the same tokens as its teacher."""
+    """Check that a student has the vocabulary of its teacher."""
     if load_tokenizer(model).get_vocab() != load_tokenizer(teacher).get_vocab():
         raise ModelError(
             f"{model} and the teacher {teacher} must share one tokenizer, and their vocabularies differ. "

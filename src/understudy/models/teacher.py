@@ -1,4 +1,4 @@
-"""A teacher: fine-tuned, frozen, without dropout, on the fastest attention."""
+"""Teachers: fine-tuned, frozen, without dropout, with the fastest attention."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def load_teacher(model: str, task: Task, labels: Sequence[str] | None) -> PreTra
     """Load a fine-tuned model whose head and labels fit the task, and freeze it.
 
     Args:
-        labels: the data's; a teacher that names others, or in another order, is refused.
+        labels: the data's labels; a teacher with other labels, or another order, is refused.
     """
     teacher = load_model(model, task, labels, fine_tuned=True)
     freeze(teacher)
@@ -24,22 +24,22 @@ def load_teacher(model: str, task: Task, labels: Sequence[str] | None) -> PreTra
 
 
 def freeze(teacher: nn.Module) -> None:
-    """No gradients, no dropout: nothing may call `train()` on it, for it stands outside the Trainer."""
+    """Disable gradients and dropout; being outside the Trainer, the teacher never gets a `train()` call."""
     teacher.eval()
     teacher.requires_grad_(False)
 
 
 def cast_linears(teacher: nn.Module, precision: torch.dtype) -> None:
-    """Round the weights that autocast would round on every forward pass, once. Nothing else changes."""
+    """Cast linear weights to the autocast precision once, instead of on every forward pass."""
     for module in teacher.modules():
         if isinstance(module, nn.Linear):
             module.to(precision)
 
 
 def keep_layers(teacher: PreTrainedModel, num_layers: int) -> None:
-    """Let the encoder end soon after its first layers: deeper ones that nobody learns from are not run.
+    """Remove the layers of an encoder above the first `num_layers`, which nothing learns from.
 
-    One layer more stays, since some families (ModernBERT) norm the output of their last one.
+    One more layer is kept, since some families (ModernBERT) normalise the output of their last layer.
     """
     total, kept = teacher.config.num_hidden_layers, num_layers + 1
     stacks = [
@@ -48,7 +48,7 @@ def keep_layers(teacher: PreTrainedModel, num_layers: int) -> None:
         for name, child in parent.named_children()
         if isinstance(child, nn.ModuleList) and len(child) == total
     ]
-    if kept < total and len(stacks) == 1:  # ALBERT repeats one layer: it runs whole
+    if kept < total and len(stacks) == 1:  # ALBERT repeats one layer, so it runs whole
         parent, name, child = stacks[0]
         setattr(parent, name, child[:kept])
         teacher.config.num_hidden_layers = kept

@@ -1,4 +1,4 @@
-"""Whole objectives, TinyBERT's and Patient KD's: named terms and their weighted sum."""
+"""The complete objectives of TinyBERT and Patient KD: named terms and their weighted sum."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def layer_losses(
     relation_heads: int | None = None,
     padded: bool = False,
 ) -> dict[str, Tensor]:
-    """TinyBERT Eq. 11 for the layers below the prediction: each term by its name, loss_B each.
+    """TinyBERT Eq. 11 for the layers below the prediction: the terms by name, loss_B each.
 
-    `embeddings` for m = 0, then `attention_1`, `hidden_1`, … for the student's layers, each beside the
+    `embeddings` for m = 0, then `attention_1`, `hidden_1`, … for the student's layers, each compared with the
     teacher's layer at the same place of `teacher`. A term of weight 0 is not computed.
 
     Args:
-        student: its hidden states projected to the teacher's width.
-        weights: as for `weighted_sum`.
+        student: with hidden states projected to the teacher's width.
+        weights: see `weighted_sum`.
     """
     terms: dict[str, Tensor] = {}
     if weight_of("embeddings", weights):
@@ -54,12 +54,11 @@ def layer_losses(
 
 
 def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
-    """TinyBERT Eq. 6: Σ λ · L over named terms, by example.
+    """TinyBERT Eq. 6: Σ λ · L over named terms, per example.
 
     Args:
         terms: loss_B each.
-        weights: λ by a term's name (`attention_2`) or its kind (`attention`), the name first; 1 where
-            neither is given.
+        weights: λ by a term's name (`attention_2`), otherwise by its kind (`attention`). Defaults to 1.
 
     >>> terms = {"hidden_1": torch.tensor([1.0]), "hidden_2": torch.tensor([2.0])}
     >>> weighted_sum(terms, {"hidden": 10.0, "hidden_2": 0.5})
@@ -69,6 +68,6 @@ def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> T
 
 
 def weight_of(name: str, weights: Mapping[str, float]) -> float:
-    """The weight of a term by its name, else by its kind, else 1."""
+    """Return the weight of a term by its name, otherwise by its kind, otherwise 1."""
     kind = name.rstrip("0123456789").rstrip("_")
     return weights.get(name, weights.get(kind, 1.0))

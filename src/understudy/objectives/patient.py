@@ -16,10 +16,10 @@ from understudy.objectives.tinybert import prediction_loss
 
 
 def mix_weights(alpha: float, beta: float = 0.0, num_layers: int = 0) -> dict[str, float]:
-    """Patient KD: the weights of L_KD, and with layers to be patient with of L_PKD, by term.
+    """Patient KD: the weights of L_KD, or of L_PKD if there are layers, by term.
 
-    L_PT is the mean over layers, as in the authors' code, whose grid of β it goes with; the paper's is
-    their sum.
+    L_PT is the mean over layers, as in the authors' code, and matches its grid of β; in the paper it is the
+    sum.
 
     >>> mix_weights(0.2, 10.0, num_layers=2)
     {'labels': 0.8, 'soft_labels': 0.2, 'patient': 5.0}
@@ -31,12 +31,12 @@ def mix_weights(alpha: float, beta: float = 0.0, num_layers: int = 0) -> dict[st
 def soft_label_loss(
     student_BC: Tensor, teacher_BC: Tensor, *, temperature: float, squared: bool = True
 ) -> Tensor:
-    """Patient KD, L_DS: cross entropy of softened predictions, by example.
+    """Patient KD, L_DS: cross entropy of softened predictions, per example.
 
     Args:
         student_BC: logits of the classes, or of a question's choices.
-        squared: multiply by the temperature squared, as the authors' code does and the paper does not:
-            gradients then keep their size whatever the temperature.
+        squared: multiply by the temperature squared, as in the authors' code but not in the paper, so that
+            the size of gradients does not depend on the temperature.
 
     Returns:
         loss_B.
@@ -46,19 +46,19 @@ def soft_label_loss(
 
 
 def label_loss(student_BC: Tensor, labels_B: Tensor) -> Tensor:
-    """Patient KD, L_CE: cross entropy with the labels, by example."""
+    """Patient KD, L_CE: cross entropy with the labels, per example."""
     return nn.functional.cross_entropy(student_BC.float(), labels_B, reduction="none")
 
 
 def patient_loss(student_BH: Tensor, teacher_BH: Tensor, *, normalized: bool = True) -> Tensor:
-    """Patient KD, L_PT of one layer: mean squared difference of the first token's states, by example.
+    """Patient KD, L_PT of one layer: mean squared difference of the first token's states, per example.
 
-    The mean is over channels, as in the authors' code, whose grid of β it goes with; the paper's sum is
-    H times as large.
+    The mean is over channels, as in the authors' code, and matches its grid of β; the paper's sum is H times
+    as large.
 
     Args:
-        student_BH: states of [CLS], already projected where the widths differ.
-        normalized: divide both by their length first, as the paper does; the authors' code searches both.
+        student_BH: states of [CLS], already projected if the widths differ.
+        normalized: normalise both to unit length first, as in the paper; the authors' code searches both.
 
     Returns:
         loss_B.

@@ -1,9 +1,9 @@
 """TinyBERT's objectives (EMNLP paper, section 3.1), one loss per example.
 
 Each function returns a vector with the loss of every example of the batch: the mean over that
-example's own real tokens (Eqs. 8, 9) or pairs of real tokens (Eq. 7), as the paper's sum over x has
-it. Padding, the order of a batch and its split into smaller ones change nothing, and a loss that is
-not a number names its example. `padded=True` is the published code's mean, over padding too.
+example's own real tokens (Eqs. 8, 9) or pairs of real tokens (Eq. 7), following the paper's sum over x.
+Padding, the order of a batch and its split into smaller ones have no effect, and a loss that is NaN can be
+traced to its example. `padded=True` gives the published code's mean, which includes padding.
 
 The teacher's tensors never receive a gradient.
 """
@@ -29,27 +29,27 @@ def attention_loss(
     num_heads: int | None = None,
     padded: bool = False,
 ) -> Tensor:
-    """TinyBERT Eq. 7: mean squared difference of unnormalised attention scores, by example.
+    """TinyBERT Eq. 7: mean squared difference of unnormalised attention scores, per example.
 
-    The difference of the scores is U Vᵀ with U = [Q_S, −Q_T] (scaled) and V = [K_S, K_T]. Its square
-    is summed from the L×L matrix, or from ‖U Vᵀ‖² = Σ (UᵀU ∘ VᵀV), which is exact and linear in the
-    length: whichever is cheaper.
+    The difference of the scores is U Vᵀ with U = [Q_S, −Q_T] (scaled) and V = [K_S, K_T]. Its squared norm is
+    computed from the L×L matrix, or from ‖U Vᵀ‖² = Σ (UᵀU ∘ VᵀV), which is exact and linear in the length,
+    whichever is cheaper.
 
     Args:
         mask_BL: 1 or True at real tokens.
-        num_heads: relation heads that both sides are read as; where not given, their own number of
-            heads, which must then be equal.
-        padded: divide by the padded length squared, and count padded queries at real keys, as the
-            published code does.
+        num_heads: the number of relation heads that both models are regrouped into. Defaults to their own
+            number of heads, which must then be equal.
+        padded: divide by the padded length squared, and include padded queries at real keys, as in the
+            published code.
 
     Returns:
         loss_B.
     """
     left, right = _difference_factors(student, teacher, mask_BL, num_heads, padded)
     length, size = left.shape[-2:]
-    # Multiplications: L²·D for the matrix, 2·L·D² for the linear form, D both sides' head size.
+    # Multiplications: L²·D for the matrix, 2·L·D² for the linear form, with D the sum of both head sizes.
     total_B = _square_linear(left, right) if length > 2 * size else _square_matrix(left, right)
-    # The linear form may come out a little below 0. What is reported does not; the gradient stays.
+    # The linear form may be slightly negative: clamp the value, but keep the gradient.
     total_B = total_B + (total_B.detach().clamp(min=0) - total_B.detach())
     if padded:
         return total_B / length**2
@@ -57,12 +57,12 @@ def attention_loss(
 
 
 def _square_matrix(left_BNLD: Tensor, right_BNLD: Tensor) -> Tensor:
-    """‖U Vᵀ‖² by example, mean over heads, from the matrix itself: for short inputs."""
+    """Return ‖U Vᵀ‖² per example, as the mean over heads, from the matrix itself: for short inputs."""
     return (left_BNLD @ right_BNLD.transpose(-1, -2)).square().sum(dim=(-1, -2)).mean(dim=1)
 
 
 def _square_linear(left_BNLD: Tensor, right_BNLD: Tensor) -> Tensor:
-    """‖U Vᵀ‖² by example, mean over heads, from matrices of head size: for long inputs."""
+    """Return ‖U Vᵀ‖² per example, as the mean over heads, from matrices of head size: for long inputs."""
     gram_left = left_BNLD.transpose(-1, -2) @ left_BNLD
     gram_right = right_BNLD.transpose(-1, -2) @ right_BNLD
     return (gram_left * gram_right).sum(dim=(-1, -2)).mean(dim=1)
@@ -71,10 +71,10 @@ def _square_linear(left_BNLD: Tensor, right_BNLD: Tensor) -> Tensor:
 def _difference_factors(
     student: QueryKey, teacher: QueryKey, mask_BL: Tensor, num_heads: int | None, padded: bool
 ) -> tuple[Tensor, Tensor]:
-    """U and V, zero at padding, in float32: scores are sums of many products.
+    """Return U and V, zero at padding, in float32, since scores are sums of many products.
 
-    Mask, scaling and sign are one factor by token, since every pass over the states costs as much as
-    the product itself.
+    Mask, scaling and sign are combined into one factor per token, since every pass over the states costs as
+    much as the product itself.
     """
     heads = _common_heads(student, teacher, num_heads)
     real_BL = (mask_BL > 0).float()
@@ -93,17 +93,17 @@ def _difference_factors(
 
 
 def _scaling(layer: QueryKey, num_heads: int) -> float:
-    """The model's own, or that of its relation heads' size."""
+    """Return the model's own scaling, or that of its relation heads' size."""
     return layer.scaling if num_heads == layer.num_heads else (layer.width // num_heads) ** -0.5
 
 
 def hidden_loss(student_BLH: Tensor, teacher_BLH: Tensor, mask_BL: Tensor, *, padded: bool = False) -> Tensor:
-    """TinyBERT Eq. 8: mean squared difference of hidden states, by example.
+    """TinyBERT Eq. 8: mean squared difference of hidden states, per example.
 
     Args:
-        student_BLH: already projected by W_h where the widths differ.
+        student_BLH: already projected by W_h if the widths differ.
         mask_BL: 1 or True at real tokens.
-        padded: count padded positions too, as the published code does.
+        padded: include padded positions, as in the published code.
 
     Returns:
         loss_B.
@@ -123,18 +123,18 @@ def hidden_loss(student_BLH: Tensor, teacher_BLH: Tensor, mask_BL: Tensor, *, pa
 def embedding_loss(
     student_BLH: Tensor, teacher_BLH: Tensor, mask_BL: Tensor, *, padded: bool = False
 ) -> Tensor:
-    """TinyBERT Eq. 9: as Eq. 8, of the embedding layer's output (after its LayerNorm)."""
+    """TinyBERT Eq. 9: like Eq. 8, for the embedding layer's output (after its LayerNorm)."""
     return hidden_loss(student_BLH, teacher_BLH, mask_BL, padded=padded)
 
 
 def prediction_loss(
     student_BC: Tensor, teacher_BC: Tensor, *, temperature: float = 1.0, padded: bool = False
 ) -> Tensor:
-    """TinyBERT Eq. 10: cross entropy of softened predictions, CE(z_T / t, z_S / t), by example.
+    """TinyBERT Eq. 10: cross entropy of softened predictions, CE(z_T / t, z_S / t), per example.
 
     Args:
         student_BC: logits of the classes, or of a question's choices.
-        padded: divide by the number of classes as well, as the published code does.
+        padded: divide by the number of classes as well, as in the published code.
 
     Returns:
         loss_B.
@@ -152,11 +152,11 @@ def token_prediction_loss(
     temperature: float = 1.0,
     padded: bool = False,
 ) -> Tensor:
-    """TinyBERT Eq. 10 at every token (token classification): the mean over real tokens, by example.
+    """TinyBERT Eq. 10 at every token (token classification): the mean over real tokens, per example.
 
     Args:
         mask_BL: 1 or True at real tokens.
-        padded: count padded positions too, and divide by the number of classes as well.
+        padded: include padded positions, and divide by the number of classes as well.
     """
     _check_predictions(student_BLC, teacher_BLC, temperature)
     loss_BL = _soft_cross_entropy(student_BLC, teacher_BLC, temperature)
@@ -173,18 +173,18 @@ def span_prediction_loss(
     temperature: float = 1.0,
     padded: bool = False,
 ) -> Tensor:
-    """TinyBERT Eq. 10 over positions (question answering), by example.
+    """TinyBERT Eq. 10 over positions (question answering), per example.
 
     Call it for starts and for ends; the loss of an answer is the mean of both.
 
     Args:
-        mask_BL: 1 or True at real tokens; others are no possible position on either side.
-        padded: padding is a possible position, and the padded length divides.
+        mask_BL: 1 or True at real tokens; other positions are excluded for both models.
+        padded: include padding as possible positions, and divide by the padded length.
     """
     _check_predictions(student_BL, teacher_BL, temperature)
     if padded:
         return _soft_cross_entropy(student_BL, teacher_BL, temperature) / student_BL.shape[-1]
-    # The smallest number and not −∞, whose product with a probability of 0 would be no number.
+    # The lowest float, not −∞, whose product with a probability of 0 would be NaN.
     lowest = torch.finfo(torch.float32).min
     real = mask_BL > 0
     student_BL, teacher_BL = (
@@ -196,13 +196,13 @@ def span_prediction_loss(
 
 
 def regression_prediction_loss(student_B: Tensor, teacher_B: Tensor) -> Tensor:
-    """Where the prediction is a number, TinyBERT Eq. 10 has no classes: squared error to the teacher's."""
+    """TinyBERT Eq. 10 for a number, which has no classes: squared error to the teacher's prediction."""
     _check_predictions(student_B, teacher_B, 1.0)
     return (student_B.float() - teacher_B.detach().float()).square()
 
 
 def _soft_cross_entropy(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """−Σ softmax(z_T / t) · log softmax(z_S / t) over the last dimension."""
+    """Return −Σ softmax(z_T / t) · log softmax(z_S / t) over the last dimension."""
     target = nn.functional.softmax(teacher.detach().float() / temperature, dim=-1)
     return -(target * nn.functional.log_softmax(student.float() / temperature, dim=-1)).sum(dim=-1)
 

@@ -1,1 +1,1 @@
-"""The whole way: preflight, every stage after the other, ablations."""
+"""Whole runs: the preflight, all stages in sequence, and ablations."""

@@ -1,4 +1,4 @@
-"""TinyBERT's ablations: its Tables 2, 3 and 4 with other teachers, tasks and seeds."""
+"""Run TinyBERT's ablations: its Tables 2, 3 and 4 with other teachers, tasks and seeds."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def ablate(
     seeds: Sequence[int] = (1, 2, 3),
     settings: Sequence[str] | Mapping[str, Any] = (),
 ) -> AblateResult:
-    """Run TinyBERT without one of its parts after the other, with several seeds.
+    """Run TinyBERT with one of its parts left out at a time, with several seeds.
 
-    The full run is shared by all tables, its intermediate stage by what differs after it, and the teacher's
-    answers by all. A run that is finished is not made again.
+    All tables share the full run, variants that differ only after the intermediate stage share that stage,
+    and all runs share the teacher's outputs. A finished run is not repeated.
 
     Args:
         teachers: fine-tuned models, one for each task.
-        tables: of `procedures` (Table 2), `objectives` (3) and `maps` (4).
-        student: a general student to start from; needed for `procedures`, whose row `w/o GD` leaves it out.
-        augmented: a folder with a folder of augmented rows for each task, by its name; needed for
-            `procedures`, whose row `w/o DA` leaves them out.
+        tables: any of `procedures` (Table 2), `objectives` (3) and `maps` (4).
+        student: a general student to start from; needed for `procedures`, whose row `w/o GD` does without it.
+        augmented: a folder that holds a folder of augmented rows for each task, named after the task; needed
+            for `procedures`, whose row `w/o DA` does without them.
         output_dir: gets a folder for every run, result.json, table.md and a picture of each table.
 
     Example:
@@ -115,7 +115,7 @@ def _full_recipe(
     recipe: str | Path,
     settings: Mapping[str, Any],
 ) -> Recipe:
-    """What one teacher's full run does, but for its seed."""
+    """Return the recipe of one teacher's full run, without its seed."""
     teacher = student_inside(teacher)
     saved = saved_recipe(teacher)
     task = load_recipe(saved if saved is not None else recipe).task
@@ -137,7 +137,7 @@ def _full_recipe(
 
 
 def _finish(full: Recipe, variant: AblationRow, output_dir: Path, full_dir: Path) -> dict[str, Any]:
-    """The result of a variant's run, made where it is not there."""
+    """Return the result of a variant's run, running it first if needed."""
     file, wanted = output_dir / RESULT, variant_recipe(full, variant, full_dir)
     if not file.is_file():
         logger.info("%s: %s", full.task, output_dir.name)
@@ -152,7 +152,7 @@ def _finish(full: Recipe, variant: AblationRow, output_dir: Path, full_dir: Path
 
 
 def _check_full(full: Recipe, tables: Sequence[str]) -> None:
-    """Refuse a recipe of which not every variant can be made, before the first run."""
+    """Refuse a recipe that does not allow every variant, before the first run."""
     if full.intermediate is None or full.prediction is None:
         raise RecipeError("the recipe of an ablation must have both blocks, intermediate and prediction.")
     if full.prediction.search:
@@ -177,7 +177,7 @@ def _check_full(full: Recipe, tables: Sequence[str]) -> None:
 
 
 def variant_recipe(full: Recipe, variant: AblationRow, full_dir: Path) -> Recipe:
-    """The full run's recipe without the part that a variant leaves out."""
+    """Return the full run's recipe without the part that a variant leaves out."""
     values = full.model_dump(exclude_defaults=True)
     changed = dict(variant.settings)
     if changed.get("student.init") == "random" and full.student.model is not None:
@@ -196,7 +196,7 @@ def variant_recipe(full: Recipe, variant: AblationRow, full_dir: Path) -> Recipe
 
 
 def _both(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """As much training as two stages have together."""
+    """Return the training length of two stages together."""
     name = "max_steps" if "max_steps" in second else "num_train_epochs"
     return {name: first.get(name, 0) + second.get(name, 0)}
 
@@ -207,7 +207,7 @@ def _table(
     teachers: Mapping[str, Mapping[str, Any]],
     seeds: Sequence[int],
 ) -> dict[str, Any]:
-    """A table's rows and the paper's orders, with intervals over rows and seeds."""
+    """Build a table's rows and check the paper's orders, with intervals over rows and seeds."""
 
     def runs(task: str, variant: str) -> list[Outcomes]:
         return [outcomes[task, variant, seed] for seed in seeds]
@@ -254,7 +254,7 @@ def _table(
 
 
 def verdict(difference: Estimate) -> str:
-    """Say whether an order is seen.
+    """Return whether an order is observed.
 
     >>> verdict(Estimate(0.02, 0.01, 0.03)), verdict(Estimate(0.02, -0.01, 0.05))
     ('seen', 'in the mean')
@@ -272,7 +272,7 @@ def _draw(table: Mapping[str, Any], path: Path) -> None:
 
 
 def as_markdown(content: Mapping[str, Any]) -> str:
-    """All tables, with what the paper's orders came to."""
+    """Format all tables as Markdown, with the verdicts on the paper's orders."""
     return "\n\n".join(_markdown(table, len(content["seeds"])) for table in content["tables"].values()) + "\n"
 
 

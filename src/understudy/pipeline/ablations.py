@@ -1,4 +1,4 @@
-"""TinyBERT's ablations: the rows of its Tables 2, 3 and 4, and the orders that they show."""
+"""The rows of TinyBERT's ablation Tables 2, 3 and 4, and the orders that they show."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ FULL = "TinyBERT"
 
 @dataclass(frozen=True)
 class AblationRow:
-    """A row of a table.
+    """A row of an ablation table.
 
     Attributes:
-        settings: what it changes in the recipe.
-        labels: learn from labels instead: `train`, on the training set after the full run's intermediate
-            stage; `all`, from the start of the full run on its rows, for as many steps as both of its stages.
+        settings: the recipe settings that it changes.
+        labels: learn from labels instead. `train`: on the training set, after the full run's intermediate
+            stage. `all`: on the full run's rows, from its starting point, for as many steps as both of its
+            stages.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Ablation:
-    """A table of the paper: what it compares, and what it found."""
+    """A table of the paper: the variants it compares and the orders it reports."""
 
     table: str
     title: str

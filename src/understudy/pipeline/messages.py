@@ -1,4 +1,4 @@
-"""Messages of a function that is called from a script or a notebook."""
+"""Log messages for functions that are called from a script or a notebook."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import transformers
 
 @contextlib.contextmanager
 def show_messages() -> Iterator[None]:
-    """Show our messages on standard error, and no others, unless logging is set up already."""
+    """Show understudy's messages, and no others, on standard error, unless logging is already configured."""
     ours = logging.getLogger("understudy")
     if ours.handlers or logging.getLogger().handlers:
         yield

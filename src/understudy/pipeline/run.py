@@ -1,4 +1,4 @@
-"""From a teacher and a dataset to a shipped student: one stage after the other, each made once."""
+"""Run all stages from a teacher and a dataset to a shipped student, skipping those that are up to date."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from understudy.workspace.result import write_result
 
 logger = logging.getLogger(__name__)
 
-STATE = "stages.json"  # what each stage was made of, and how long it took
+STATE = "stages.json"  # input digests of each stage, and the seconds it took
 SECONDS = "seconds"
 
 
@@ -63,16 +63,16 @@ def run(
     callbacks: Sequence[TrainerCallback] = (),
     overwrite: bool = False,
 ) -> Distilled:
-    """Take a teacher and a dataset to a tested, quantised and documented student.
+    """Turn a teacher and a dataset into a tested, quantised and documented student.
 
-    Fine-tunes the teacher where the model is still a plain encoder, augments where the recipe says so,
-    distils, scores, exports, times and reports. A stage whose data, models and settings are as they were is
-    not made again.
+    Fine-tunes the teacher if the model is still a plain encoder, augments if the recipe asks for it, then
+    distils, evaluates, exports, times and writes the report. A stage whose data, models and settings have
+    not changed is skipped.
 
     Args:
         model: a fine-tuned teacher, or an encoder that becomes one: a folder, a hub name, or a model in
-            memory with its `processing_class`. The recipe's where not given.
-        student, task, data, recipe, settings, metric, revision, callbacks: as for `distill`.
+            memory with its `processing_class`. Defaults to the recipe's.
+        student, task, data, recipe, settings, metric, revision, callbacks: see `distill`.
         output_dir: gets a folder for each stage, report.html and result.json.
 
     Example:
@@ -103,7 +103,7 @@ def run_recipe(
     recipe: str | Path | None,
     settings: Sequence[str] | Mapping[str, Any],
 ) -> Recipe:
-    """The recipe of a whole run that a command's arguments describe."""
+    """Build the recipe of a whole run from a command's arguments."""
     method = "tinybert" if recipe is None else load_recipe(recipe).method
     if method is None:
         raise RecipeError(
@@ -114,7 +114,7 @@ def run_recipe(
     if model is not None:
         model = student_inside(model)
         config = load_config(str(model))
-        # A model with a head for some task has been fine-tuned; the preflight sees where it is another's.
+        # A model with a head for some task has been fine-tuned; the preflight checks that the task is right.
         if any(has_head_for(config, get_kind(name)) for name in kind_names()):
             teacher = str(model)
         else:
@@ -137,7 +137,7 @@ def run_recipe(
         )
     values = built.model_dump(exclude_defaults=True)
     if encoder is not None:
-        if built.finetune is None:  # as finetune would do it
+        if built.finetune is None:  # same defaults as the finetune stage
             plain = build_recipe("finetune", {}, task=built.task, recipe=None, settings=())
             values["finetune"] = {"training": plain.training, "dropout": plain.dropout}
         values["finetune"] = {**values["finetune"], "model": encoder}
@@ -153,7 +153,7 @@ def run_from_recipe(
     overwrite: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> Distilled:
-    """Run all stages of a recipe; see `run`."""
+    """Run all stages of a recipe. See `run`."""
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
     check_folder(output_dir)
     check_apart(output_dir, input_paths(recipe))
@@ -163,11 +163,11 @@ def run_from_recipe(
     output_dir.mkdir(parents=True, exist_ok=True)
     if overwrite or not (output_dir / STATE).exists():
         _write_state(output_dir, {})
-    (output_dir / RESULT).unlink(missing_ok=True)  # of the run before
+    (output_dir / RESULT).unlink(missing_ok=True)  # left by the previous run
     write_atomically(output_dir / RECIPE, recipe.to_yaml())
     announce(planned.data)
     announce_precision(recipe)
-    # Each stage would say it again.
+    # Otherwise each stage would repeat the announcement.
     logging.getLogger(announce.__module__).setLevel(logging.WARNING)
     try:
         seconds = _make_all(list(stages_of(planned, callbacks)), output_dir)
@@ -179,7 +179,7 @@ def run_from_recipe(
 
 
 def announce_precision(recipe: Recipe) -> None:
-    """Say what the stages compute in, and why."""
+    """Log the precision that the stages compute in, and why."""
     fastest = hardware_precision()
     if recipe.precision == "auto":
         logger.info("Precision: %s (%s)", fastest.name, fastest.reason)
@@ -188,7 +188,7 @@ def announce_precision(recipe: Recipe) -> None:
 
 
 def _make_all(stages: Sequence[Stage], output_dir: Path) -> dict[str, float]:
-    """Make what is not there, one after the other; the seconds that each stage took when it was made."""
+    """Run the stages that are not up to date; return the seconds each stage took when it was last run."""
     started = time.monotonic()
     for number, stage in enumerate(stages, 1):
         place = f"[{number}/{len(stages)}]"
@@ -219,7 +219,7 @@ def _note_seconds(output_dir: Path, stage: str, seconds: float) -> None:
 
 
 def refuse(findings: Sequence[Finding]) -> None:
-    """Say all that was found; stop where something would fail."""
+    """Log all warnings and raise if there are errors."""
     for finding in findings:
         if finding.level == "warning":
             logger.warning("Check %s: %s", finding.check, finding.message)
@@ -231,7 +231,7 @@ def refuse(findings: Sequence[Finding]) -> None:
 
 
 def check_folder(output_dir: Path) -> None:
-    """Refuse a folder that is neither new nor a run's, with --overwrite too."""
+    """Refuse a folder that is neither empty nor one of our runs, even with --overwrite."""
     check_is_folder(output_dir)
     ours = (output_dir / STATE).exists()
     if output_dir.is_dir() and any(output_dir.iterdir()) and not ours:
@@ -239,7 +239,7 @@ def check_folder(output_dir: Path) -> None:
 
 
 def _make(stage: Stage, output_dir: Path, place: str) -> bool:
-    """Make a stage, go on with it, or leave it as it is; whether anything was done."""
+    """Run or resume a stage unless it is up to date; return whether anything was done."""
     state = _read_state(output_dir)
     wanted = {stage.name: _digest(stage.inputs())}
     wanted |= {f"{stage.name}/{part}": _digest(inputs()) for part, inputs in stage.parts.items()}
@@ -248,10 +248,10 @@ def _make(stage: Stage, output_dir: Path, place: str) -> bool:
         return False
     logger.info("%s %s", place, stage.title)
     if not same:
-        # Before the state: what lies there when the stage is interrupted then belongs to these inputs.
+        # Clear before writing the state: files left by an interruption then belong to these inputs.
         parts = [part for part in stage.parts if state.get(key := f"{stage.name}/{part}") == wanted[key]]
         _clear(output_dir / stage.name, [*parts, RECIPE, INPUTS] if parts else [])
-        (output_dir / REPORT).unlink(missing_ok=True)  # it tells of what was
+        (output_dir / REPORT).unlink(missing_ok=True)  # it is out of date
         _write_state(output_dir, state | wanted)
     stage.work()
     return True
@@ -262,7 +262,7 @@ def _digest(inputs: Mapping[str, Any]) -> str:
 
 
 def _clear(place: Path, kept: Sequence[str]) -> None:
-    """Remove a stage's file, or all in its folder but what is kept."""
+    """Remove a stage's file, or everything in its folder except `kept`."""
     if place.is_file():
         place.unlink()
         return

@@ -1,4 +1,4 @@
-"""The stages of a whole run, and what each is made of."""
+"""The stages of a whole run, and the inputs of each."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ from understudy.workspace.result import write_result
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a run.
+    """A stage of a run.
 
     Attributes:
-        name: of its folder, or of its file.
-        title: what people read while it runs.
-        inputs: all that its result depends on, as values or hashes.
-        finished: the file whose presence says that it is done.
-        work: makes it, or goes on with it.
-        figures: what it came to, in a line.
-        parts: folders in its own with inputs of their own, which stay where those are as they were.
+        name: the name of its folder or file.
+        title: the text shown while it runs.
+        inputs: everything that its result depends on, as values or hashes.
+        finished: the file whose presence marks it as done.
+        work: runs or resumes it.
+        figures: a one-line summary of its result.
+        parts: subfolders with inputs of their own, which are kept if those have not changed.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Stage:
 
 
 def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) -> Iterator[Stage]:
-    """Yield the stages of a run in order. A stage's inputs are looked up when its turn comes."""
+    """Yield the stages of a run in order. A stage's inputs are evaluated when its turn comes."""
     recipe, folder, data = planned.recipe, planned.output_dir, planned.data
     teacher = planned.teacher if planned.fine_tuned else str(folder / TEACHER)
     dev = {split: key for split, key in data.hashes.items() if split != "train"}
@@ -111,7 +111,7 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
     distill_part_recipe = distill_part(recipe, teacher, folder)
 
     def distil_from(without: Sequence[str] = ()) -> dict[str, Any]:
-        # Where teacher and rows lie is no matter; what they are is beside it.
+        # The paths of teacher and rows do not matter; their hashes are included below.
         said = dump(distill_part(recipe, "", Path()))
         return {
             "recipe": {key: value for key, value in said.items() if key not in without},
@@ -122,7 +122,7 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
         }
 
     def distil() -> None:
-        if (folder / DISTILLED / RECIPE).exists():  # of other predictions, after the same layers
+        if (folder / DISTILLED / RECIPE).exists():  # same layers, but other prediction settings
             write_atomically(folder / DISTILLED / RECIPE, distill_part_recipe.to_yaml())
         distill_from_recipe(distill_part_recipe, folder / DISTILLED, callbacks=callbacks)
 
@@ -133,7 +133,7 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
         f"{DISTILLED}/{RESULT}",
         distil,
         lambda: scores_line(read(folder / DISTILLED)),
-        # The layers are learnt before the predictions, and know nothing of them.
+        # The intermediate stage comes before the prediction stage and does not depend on it.
         parts={INTERMEDIATE: lambda: distil_from(without=["prediction"])},
     )
     student = str(folder / DISTILLED / STUDENT)
@@ -158,7 +158,7 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
             output_dir=folder / ARTIFACT_FOLDER,
             tolerance=shipped.tolerance,
             openvino=shipped.openvino,
-            speed=False,  # timed beside its teacher in a moment
+            speed=False,  # timed next to its teacher in the next stage
         ),
         lambda: sizes_line(folder / ARTIFACT_FOLDER),
     )
@@ -202,12 +202,12 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
 
 
 def dump(recipe: Recipe) -> dict[str, Any]:
-    """A recipe's values, whatever the order in which they were given."""
+    """Return a recipe's values, independent of the order in which they were given."""
     return recipe.model_dump(mode="json", exclude_defaults=True)
 
 
 def teacher_part(recipe: Recipe) -> Recipe:
-    """The recipe by which a run fine-tunes its teacher."""
+    """Return the recipe for fine-tuning the teacher of a run."""
     settings = recipe.finetune
     assert settings is not None
     return recipe.model_copy(
@@ -223,13 +223,13 @@ def teacher_part(recipe: Recipe) -> Recipe:
 
 
 def augment_part(recipe: Recipe) -> Recipe:
-    """The recipe by which a run augments its training set."""
+    """Return the recipe for augmenting the training set of a run."""
     plain = {"method": None, "dropout": None, "attention": None}
     return recipe.model_copy(update={**_nothing_else(recipe), **plain, "augment": recipe.augment})
 
 
 def distill_part(recipe: Recipe, teacher: str, folder: Path) -> Recipe:
-    """The recipe by which a run distils: its own with the teacher, on the augmented rows."""
+    """Return the recipe for distilling in a run: its own, with the teacher and the augmented rows."""
     data = recipe.data
     if recipe.augment is not None:
         data = data.model_copy(update={"augmented": str(folder / AUGMENTED)})
@@ -239,7 +239,7 @@ def distill_part(recipe: Recipe, teacher: str, folder: Path) -> Recipe:
 
 
 def _nothing_else(recipe: Recipe) -> dict[str, Any]:
-    """Every block but the task's and the data's as it comes."""
+    """Return the defaults of every block except the task, the data and the like."""
     kept = ("task", "data", "seed", "attention", "method")
     return {
         name: field.get_default(call_default_factory=True)
@@ -249,7 +249,7 @@ def _nothing_else(recipe: Recipe) -> dict[str, Any]:
 
 
 def usual_length(planned: PlannedRun) -> int:
-    """Tokens of a row as the development set mostly has them."""
+    """Return the median number of tokens per row of the development set."""
     rows = planned.data.splits[dev_splits(planned.task, planned.recipe.data)[0]]
     split = prepare_split(
         planned.task,

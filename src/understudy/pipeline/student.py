@@ -1,4 +1,4 @@
-"""`understudy.distill`: it returns the figures, and a student to call on text."""
+"""`understudy.distill`, which returns the scores and a student to call on text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from understudy.workspace.results import DistillResult, ModelFigures
 
 
 class Distilled(DistillResult):
-    """A finished distillation. Call it on text.
+    """A finished distillation, which can be called on text.
 
     Example:
         >>> student = understudy.distill("teachers/sst2", student="tinybert-4l-312d")  # doctest: +SKIP
@@ -46,19 +46,19 @@ class Distilled(DistillResult):
 
     @cached_property
     def predictor(self) -> Predictor:
-        """What answers: the exported student where there is one, else the one in torch."""
+        """The predictor: the exported student if there is one, otherwise the torch model."""
         assert self.output_dir is not None  # a distillation always has a folder
         if (self.output_dir / ARTIFACT_FOLDER / ARTIFACT).is_file():
             return Predictor(self.output_dir / ARTIFACT_FOLDER)
         return open_student(self.output_dir)
 
     def __call__(self, inputs: Any, *, batch_size: int = 32) -> Any:
-        """The answer to one input, or a list of answers to a list of them; see `Predictor`."""
+        """Return the prediction for one input, or a list of them for a list of inputs. See `Predictor`."""
         return self.predictor(inputs, batch_size=batch_size)
 
     @property
     def models(self) -> list[ModelFigures]:
-        """The table of a whole run, the teacher first; empty where nothing was exported and timed."""
+        """The table of a whole run, teacher first; empty if nothing was exported and timed."""
         return [ModelFigures.read(row) for row in self.content.get("models", ())]
 
     def __repr__(self) -> str:
@@ -85,30 +85,29 @@ def distill(
     callbacks: Sequence[TrainerCallback] = (),
     overwrite: bool = False,
 ) -> Distilled:
-    """Distil a fine-tuned teacher into a small student, score both, and return a student to call.
+    """Distil a fine-tuned teacher into a small student, evaluate both, and return a student to call.
 
     Args:
-        teacher: a folder, a hub name, or a model in memory with its `processing_class`. A folder that
-            `finetune` wrote knows its task and data.
-        student: a shape (`tinybert-4l-312d`, `6l-384d`), started as the recipe says, or an encoder to start
-            from: a folder, a hub name or a model in memory. The recipe's where not given.
-        method: `tinybert`, intermediate layers and then predictions; `soft-labels`, labels and the
-            teacher's predictions; `patient`, these and the first token's states.
-        predictions: a Parquet file of what any model said about the training rows, in place of a teacher,
-            with method `soft-labels`; see `docs/reference/recipes.md`.
+        teacher: a folder, a hub name, or a model in memory with its `processing_class`. A folder written by
+            `finetune` knows its task and data.
+        student: a shape (`tinybert-4l-312d`, `6l-384d`), initialised according to the recipe, or an encoder
+            to start from: a folder, a hub name or a model in memory. Defaults to the recipe's.
+        method: `tinybert`: intermediate layers, then predictions; `soft-labels`: labels and the teacher's
+            predictions; `patient`: the same plus the hidden states of the first token.
+        predictions: a Parquet file with any model's predictions for the training rows, instead of a teacher,
+            for method `soft-labels`; see `docs/reference/recipes.md`.
         data: a folder in the task's layout, a hub dataset, files (`{"train": "a.csv", "dev": "b.csv"}`), or
             datasets in memory: a `DatasetDict`, or `{"train": dataset, "dev": dataset}`.
-        recipe: a shipped name or a file; `tinybert-TASK`, `pkd-KIND` or `soft-labels-KIND` where not
-            given.
-        settings: over the recipe, e.g. `{"prediction.temperature": 2}`.
-        metric: the metric that is quoted and chooses the best checkpoint, e.g. `f1` or a scorer of
-            scikit-learn such as `balanced_accuracy`; the task's where not given.
+        recipe: a shipped name or a file. Defaults to `tinybert-TASK`, `pkd-KIND` or `soft-labels-KIND`.
+        settings: override the recipe, e.g. `{"prediction.temperature": 2}`.
+        metric: the metric that is reported and selects the best checkpoint, e.g. `f1` or a scikit-learn
+            scorer such as `balanced_accuracy`. Defaults to the task's.
         processing_class: the tokenizer of a teacher in memory.
         revision: a commit, tag or branch of a teacher on the hub.
-        callbacks: of transformers' Trainer, for every stage that trains.
-        output_dir: gets the student in `student/`, result.json, recipe.yaml and a folder per stage. A
-            run that was interrupted there continues. Where not given it is `students/NAME-OF-THE-TEACHER`,
-            and a finished run of the same recipe there is not made again.
+        callbacks: callbacks of the transformers Trainer, for every training stage.
+        output_dir: gets the student in `student/`, result.json, recipe.yaml and a folder per stage. An
+            interrupted run is resumed. Defaults to `students/NAME-OF-THE-TEACHER`, where a finished run of
+            the same recipe is not repeated.
 
     Example:
         >>> student = understudy.distill(                          # doctest: +SKIP
@@ -142,14 +141,14 @@ def distill(
 def student_name(
     student: str | Path | PreTrainedModel | None, processing_class: PreTrainedTokenizerFast | None
 ) -> str | None:
-    """The shape, folder or hub name of a student; one in memory is saved first."""
+    """Return the shape, folder or hub name of a student. A model in memory is saved first."""
     if isinstance(student, PreTrainedModel):
         return model_path(student, processing_class)
     return str(student) if student is not None else None
 
 
 def _finished(folder: Path, recipe: Recipe) -> Distilled | None:
-    """A run of this recipe that is there already."""
+    """Return the finished run of this recipe in the folder, or None."""
     if not (folder / RESULT).is_file():
         return None
     recipe, content = resolve_paths(recipe), json.loads((folder / RESULT).read_text("utf-8"))
@@ -163,7 +162,7 @@ def _finished(folder: Path, recipe: Recipe) -> Distilled | None:
 
 
 def _hashes(recipe: Recipe) -> dict[str, str]:
-    """Of what a distillation is made of, as it is now."""
+    """Hash the current inputs of a distillation."""
     task, labels = (
         recipe.task_definition,
         model_labels(load_config(recipe.tokenizer_model), recipe.task_definition),
@@ -173,7 +172,7 @@ def _hashes(recipe: Recipe) -> dict[str, str]:
 
 
 def open_student(output_dir: Path) -> Predictor:
-    """A predictor of the student that a distillation left, in torch."""
+    """Return a torch predictor for the student of a distillation."""
     folder = output_dir / STUDENT
     described = json.loads((output_dir / RESULT).read_text("utf-8"))["input"]
     task, inputs = get_task(described["task"]), described["inputs"]

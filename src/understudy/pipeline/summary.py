@@ -1,4 +1,4 @@
-"""What a run came to: teacher beside student, and each stage in a line."""
+"""Summaries of a run: teacher and student side by side, and one line per stage."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from understudy.workspace.predictions import PREDICTIONS, read_predictions
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """A stage's result."""
+    """Read a stage's result."""
     content: dict[str, Any] = json.loads((folder / RESULT).read_text("utf-8"))
     return content
 
 
 def summarize(recipe: Recipe, folder: Path) -> dict[str, Any]:
-    """Teacher beside student: scores with intervals, parameters, sizes, times."""
+    """Compare teacher and student: scores with intervals, parameters, sizes, times."""
     evaluation, timed = read(folder / EVALUATION), read(folder / BENCH)
     distilled = read(folder / DISTILLED)
     artifact = json.loads((folder / ARTIFACT_FOLDER / ARTIFACT).read_text("utf-8"))
@@ -70,7 +70,7 @@ def summarize(recipe: Recipe, folder: Path) -> dict[str, Any]:
 
 
 def constant_answers(file: Path, split: str) -> list[str]:
-    """What to know before any figure: that a model gives one answer whatever it is asked."""
+    """Return a note for each model that gives the same answer to every row."""
     rows, notes = read_predictions(file, split), []
     for who, name in (("teacher", "against"), ("student", "prediction")):
         answers = {json.dumps(row[name]) for row in rows}
@@ -84,7 +84,7 @@ def constant_answers(file: Path, split: str) -> list[str]:
 
 
 def scores_line(content: Mapping[str, Any]) -> str:
-    """What a stage scored, beside the teacher where it was scored too."""
+    """Format the scores of a stage, with the teacher's if it was scored too."""
     split, metrics = next(iter(content["scores"].items()))
     shown = ", ".join(f"{name} {figure['value']:.3f}" for name, figure in metrics.items())
     against = content.get("against")
@@ -94,19 +94,19 @@ def scores_line(content: Mapping[str, Any]) -> str:
 
 
 def agreement_line(content: Mapping[str, Any]) -> str:
-    """How often student and teacher agree."""
+    """Format how often student and teacher agree."""
     shares = content.get("agreement", {})
     return ", ".join(f"the same answer on {share:.1%} of {split}" for split, share in shares.items())
 
 
 def sizes_line(folder: Path) -> str:
-    """The files of an artifact."""
+    """Format the file sizes of an artifact."""
     models = json.loads((folder / ARTIFACT).read_text("utf-8"))["models"]
     return ", ".join(f"{name} {model['bytes'] / 1e6:.1f} MB" for name, model in models.items())
 
 
 def speed_line(content: Mapping[str, Any]) -> str:
-    """The fastest form of one text, beside the teacher."""
+    """Format the latency of the fastest form on one text, with the teacher's."""
     one = [row for row in content["rows"] if row["batch"] == 1]
     best = max(one, key=lambda row: row["times_faster"])
     return f"one text in {best['median_ms']:.1f} ms, the teacher in {one[0]['median_ms']:.1f} ms"

@@ -1,1 +1,1 @@
-"""What a run will cost before it runs."""
+"""Cost estimates of runs."""

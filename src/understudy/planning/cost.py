@@ -1,4 +1,4 @@
-"""What a run costs: the measure that `plan` adds up."""
+"""The cost of a run, as `plan` adds it up."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """Some of a run's work.
+    """A part of a run's work.
 
     Attributes:
-        steps: of the optimiser; 0 where there is none.
-        tokens: that go through the models, over all steps and trials.
-        seconds: on this machine.
+        steps: optimiser steps; 0 if there are none.
+        tokens: tokens that pass through the models, over all steps and trials.
+        seconds: time on this machine.
     """
 
     name: str
@@ -24,8 +24,13 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """A run's parts, the bytes it needs on disk (at most, and when it is done) and for its weights, and
-    whether its products are of 16 bits."""
+    """The cost of a run.
+
+    Attributes:
+        disk: bytes on disk, `at most` and `when done`.
+        weights: bytes of weights in memory.
+        is_half: whether matrix products are computed in 16 bits.
+    """
 
     parts: list[Part]
     disk: dict[str, float]

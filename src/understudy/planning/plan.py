@@ -1,7 +1,7 @@
-"""What a recipe will cost: steps, tokens, FLOP, disk, memory and hours.
+"""Estimate the cost of a recipe: steps, tokens, FLOP, disk, memory and hours.
 
-The hours of this machine come from the real thing, run for about half a minute on a sample. Those of other
-hardware are its peak rate times a share that is assumed and shown.
+The hours on this machine are measured by running the stage on a sample for about half a minute. The hours on
+other hardware are computed from its peak rate and an assumed utilisation, which is shown.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from understudy.timing.machine import peak_memory
 from understudy.training.cpu import tune_cpu
 from understudy.workspace.hashes import versions
 
-# Peaks of dense bf16 and of fp32 by the makers' sheets, and the share of them that training of small encoders
-# is assumed to reach. The laptop: 8 cores × 3 GHz × 32 fp32 operations a cycle (two AVX2 units).
+# Dense bf16 and fp32 peak rates from the vendors' datasheets, and the share of them that training small
+# encoders is assumed to reach. Laptop: 8 cores × 3 GHz × 32 fp32 operations per cycle (two AVX2 units).
 HARDWARE: Mapping[str, tuple[float, float, float]] = {
     "H100": (989e12, 67e12, 0.3),
     "A100": (312e12, 19.5e12, 0.4),
@@ -32,7 +32,7 @@ HARDWARE: Mapping[str, tuple[float, float, float]] = {
 
 
 def plan_from_recipe(recipe: Recipe, *, seconds: float = 30.0) -> dict[str, Any]:
-    """What a recipe will cost; see `plan`."""
+    """Estimate the cost of a recipe. See `plan`."""
     if recipe.finetune is not None or (recipe.method is not None and recipe.augment is not None):
         raise RecipeError(
             "plan costs one stage, and this recipe is of a whole run. Ask for its stages one by one, e.g. "

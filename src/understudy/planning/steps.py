@@ -1,4 +1,4 @@
-"""What training costs: the real thing run for a while on a sample, and counted up."""
+"""The cost of training, extrapolated from a short real run on a sample."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from understudy.training.trainer import autocast_dtype
 from understudy.workspace.folders import INTERMEDIATE, RESULT
 from understudy.workspace.hashes import hash_model
 
-_BYTES_OF_A_PARAMETER = {"weights": 4, "checkpoint": 12, "training": 16}  # fp32; Adam keeps two more
+_BYTES_OF_A_PARAMETER = {"weights": 4, "checkpoint": 12, "training": 16}  # fp32, plus Adam's two moments
 _FEWEST_STEPS = 4
 
 
 def _short(training: Mapping[str, Any], steps: int) -> dict[str, Any]:
-    """A training block for so many steps and nothing beside them."""
+    """Return a training block for this many steps, without saving, evaluation or tracking."""
     quiet = {"save_strategy": "no", "eval_strategy": "no", "report_to": "none", "disable_tqdm": True}
     left_out = ("load_best_model_at_end", "eval_steps", "save_steps", "num_train_epochs")
     kept = {name: value for name, value in training.items() if name not in left_out}
@@ -58,7 +58,7 @@ def _short(training: Mapping[str, Any], steps: int) -> dict[str, Any]:
 
 
 def _time_steps(run: Callable[[int], float], seconds: float) -> tuple[int, float]:
-    """Distillation a few steps, and then as many as fill the time; how many, and the seconds they took."""
+    """Run a few steps, then as many as fill the time; return how many, and the seconds they took."""
     steps, taken = _FEWEST_STEPS, run(_FEWEST_STEPS)
     assert taken > 0
     wanted = math.ceil(seconds * steps / taken)
@@ -66,7 +66,7 @@ def _time_steps(run: Callable[[int], float], seconds: float) -> tuple[int, float
 
 
 def _num_steps(arguments: TrainingArguments, num_rows: int) -> int:
-    """Of an ordinary training run."""
+    """Return the number of steps of an ordinary training run."""
     if arguments.max_steps > 0:
         return int(arguments.max_steps)
     per_process = arguments.train_batch_size * arguments.world_size
@@ -80,11 +80,11 @@ def _is_half(arguments: TrainingArguments) -> bool:
 
 
 def _checkpoints(parameters: int, arguments: TrainingArguments) -> float:
-    """The most bytes that checkpoints take: those that are kept, and the one being written."""
+    """Return the peak size of checkpoints in bytes: those that are kept, and the one being written."""
     if arguments.save_strategy == "no":
         return 0.0
     kept = arguments.save_total_limit
-    if kept is None:  # all of them, of a run by steps
+    if kept is None:  # keeps all of them, if saved by steps
         kept = max(1, int(arguments.max_steps // max(1, arguments.save_steps)))
     return (1 + kept) * parameters * _BYTES_OF_A_PARAMETER["checkpoint"]
 
@@ -95,7 +95,7 @@ def _training_disk(parameters: int, arguments: TrainingArguments) -> dict[str, f
 
 
 def cost_of_general(recipe: Recipe, folder: Path, seconds: float) -> Cost:
-    """General distillation on a corpus."""
+    """Estimate general distillation on a corpus."""
     run = prepare_general(recipe, folder)
     assert recipe.general is not None
     settings = recipe.general
@@ -119,7 +119,7 @@ def cost_of_general(recipe: Recipe, folder: Path, seconds: float) -> Cost:
 
 
 def _layer_flop(settings: LayerSettings, student: Any, teacher: Any, length: float) -> float:
-    """Of a token: the teacher as deep as it is run, and the student forward and backward."""
+    """Return the FLOP per token: the teacher's layers that are run, and the student forward and backward."""
     taught = layer_map(settings.layer_map, student.num_hidden_layers, teacher.num_hidden_layers)
     is_whole = isinstance(settings, JointSettings)  # its predictions are needed too
     depth = teacher.num_hidden_layers if is_whole else min(max(taught) + 1, teacher.num_hidden_layers)
@@ -127,7 +127,7 @@ def _layer_flop(settings: LayerSettings, student: Any, teacher: Any, length: flo
 
 
 def _sample(prepared: Prepared, num_rows: int) -> Prepared:
-    """Some of a task's rows, drawn at random: as many batches as are trained, so that each is seen once."""
+    """Draw as many of a task's rows at random as are trained on, so that each is seen once."""
     chosen = np.random.default_rng(0).permutation(len(prepared.train))[:num_rows]
     first = next(iter(prepared.dev))
     dev = prepared.first_dev
@@ -148,7 +148,7 @@ def _task_part(
     seconds_of_a_row: float,
     flop_of_a_token: Callable[[float], float],
 ) -> Part:
-    """A stage on a task's rows; what a row costs does not depend on the batch it is in."""
+    """Estimate a stage on a task's rows; the cost of a row does not depend on its batch."""
     steps = [_num_steps(arguments, len(prepared.train)) for arguments in trials]
     rows = sum(count * whole_batch(arguments) for count, arguments in zip(steps, trials, strict=True))
     length = _mean_length(prepared)
@@ -162,7 +162,7 @@ def _mean_length(prepared: Prepared) -> float:
 
 
 def cost_of_finetuning(recipe: Recipe, folder: Path, seconds: float) -> Cost:
-    """Fine-tuning a teacher."""
+    """Estimate fine-tuning a teacher."""
     if recipe.model is None:
         raise RecipeError("model must be given: a folder or a hub name, e.g. --set model=bert-base-uncased.")
     arguments = build_arguments(choose_on_dev(recipe.training, recipe.task_definition), folder)
@@ -190,7 +190,7 @@ def cost_of_finetuning(recipe: Recipe, folder: Path, seconds: float) -> Cost:
 
 
 def cost_of_distillation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
-    """Every stage of a method, with its searches and the teacher's answers."""
+    """Estimate every stage of a method, with its searches and the teacher's predictions."""
     if recipe.soft_labels is not None and recipe.soft_labels.predictions is not None:
         raise RecipeError(
             "a recipe with soft_labels.predictions cannot be planned: a sample is not the file's."
@@ -216,19 +216,19 @@ def cost_of_distillation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
         parts.append(_task_part(name.replace("_", " "), prepared, trials, each, flop))
     parameters = student.num_parameters()
     weights = parameters * _BYTES_OF_A_PARAMETER["training"] + run.load_teacher().num_parameters() * 4
-    # The student of each stage stays, and the last one's lies above them once more.
+    # The student of each stage stays, and the last one is copied to the top folder.
     disk = _training_disk(parameters, arguments)
     left = parameters * _BYTES_OF_A_PARAMETER["weights"] * len(stages)
     return Cost(parts, {name: value + left for name, value in disk.items()}, weights, _is_half(arguments))
 
 
 def _learning_flop(config: Any, length: float) -> float:
-    """Of a token that a model learns from: the backward pass costs twice the forward one."""
+    """Return the FLOP per trained token: the backward pass costs twice the forward pass."""
     return 3 * forward_flop(config, length)
 
 
 def _seconds_of_a_row(run: Distillation, name: str, settings: Any, seconds: float) -> float:
-    """One stage of a recipe, run by itself for a while."""
+    """Measure the seconds per row of one stage of a recipe, run by itself for a while."""
     recipe = _only_stage(run.recipe, name, settings)
     batch = whole_batch(build_arguments(settings.training, run.output_dir))
     attempts = itertools.count()
@@ -255,15 +255,15 @@ def _seconds_of_a_row(run: Distillation, name: str, settings: Any, seconds: floa
 
 
 def _stages(recipe: Recipe) -> dict[str, list[Any]]:
-    """The stages that are trained, each with every combination of values it is trained with."""
+    """Return the stages that are trained, each with every combination of values to train."""
     names = [name for name in STAGES if getattr(recipe, name) is not None]
     if recipe.method == "patient" and not (recipe.soft_labels and recipe.soft_labels.search):
-        names = ["patient"]  # soft labels are trained by themselves to be searched alone
+        names = ["patient"]  # soft labels are a stage of their own only for the search
     return {name: getattr(recipe, name).choices() for name in names}
 
 
 def _only_stage(recipe: Recipe, name: str, block: Any) -> Recipe:
-    """A recipe of one stage of another's."""
+    """Return a recipe with only one stage of another."""
     changed: dict[str, Any] = {other: None for other in ("intermediate", "patient") if other != name}
     if name == "soft_labels":
         changed["method"] = "soft-labels"
@@ -273,7 +273,7 @@ def _only_stage(recipe: Recipe, name: str, block: Any) -> Recipe:
 
 
 def _answers(run: Distillation, teacher_config: Any, folder: Path) -> list[Part]:
-    """The teacher's pass over the training set, and both models' over the development sets."""
+    """Estimate the teacher's pass over the training set, and both models' over the development sets."""
     prepared, block = run.prepared, main_block(run.recipe)
     training = {name: value for name, value in block.training.items() if name != "max_steps"}
     all_rows = block.model_copy(update={"training": training, "search": {}})
@@ -285,7 +285,7 @@ def _answers(run: Distillation, teacher_config: Any, folder: Path) -> list[Part]
             with_answers(small, all_rows)
         return time.perf_counter() - started
 
-    # The difference: loading the teacher is not a row's cost.
+    # Take the difference, to exclude the time for loading the teacher.
     few, many = (min(count, len(prepared.train)) for count in (_BATCH_OF_ROWS, 5 * _BATCH_OF_ROWS))
     taken = {count: ask(count) for count in sorted({few, many})}
     each = max(0.0, taken[many] - taken[few]) / (many - few) if many > few else taken[few] / few
@@ -305,7 +305,7 @@ _BATCH_OF_ROWS = 64
 
 @contextlib.contextmanager
 def _own_cache(folder: Path) -> Iterator[None]:
-    """A teacher is asked anew, and what it says of a sample is kept for nobody."""
+    """Use a temporary cache, so that the teacher is really run and its predictions are not kept."""
     before = os.environ.get(CACHE_VARIABLE)
     os.environ[CACHE_VARIABLE] = str(folder / "cache")
     try:

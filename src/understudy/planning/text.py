@@ -1,4 +1,4 @@
-"""What making rows costs, of general text and by augmentation: measured on a sample, and counted up."""
+"""The cost of making rows from general text and by augmentation, extrapolated from a sample."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from understudy.recipe.resolve import with_precision
 
 
 def cost_of_corpus(recipe: Recipe, folder: Path, seconds: float) -> Cost:
-    """General text to token blocks, by one process."""
+    """Estimate turning general text into token blocks with one process."""
     settings = recipe.corpus
     assert settings is not None
     if not settings.sources or settings.tokenizer is None:
         raise RecipeError("corpus.sources and corpus.tokenizer must be given.")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # as the real one
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # as in the real stage
     files = find_files(settings.sources)
     maker = BlockMaker(load_tokenizer(settings.tokenizer), settings.max_length, pairs=settings.pairs)
     small = split_files(files, _PIECE_BYTES)
@@ -56,7 +56,7 @@ _PIECE_BYTES = 1_000_000
 
 
 def cost_of_augmentation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
-    """Algorithm 1 over a task's training set."""
+    """Estimate Algorithm 1 over a task's training set."""
     settings = recipe.augment
     assert settings is not None
     if settings.model is None:
@@ -95,7 +95,7 @@ def cost_of_augmentation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     tokens = asked["tokens"] * share
     config = maker.ask.masked_words.model.config
     length = asked["tokens"] / max(1, asked["passes"])
-    head = 2 * config.hidden_size * config.vocab_size * asked["passes"] * share  # at the masks alone
+    head = 2 * config.hidden_size * config.vocab_size * asked["passes"] * share  # computed only at the masks
     part = Part("augmentation", 0, tokens, tokens * forward_flop(config, length) + head, taken * share)
     weights = maker.ask.masked_words.model.num_parameters() * 4.0
     return Cost([part], {"at most": size * share, "when done": size * share}, weights, bool(settings.bf16))

@@ -1,4 +1,4 @@
-"""Predictions from an artifact: tokenizers, numpy and the artifact's engine, nothing else."""
+"""Predictions from an artifact, with only tokenizers, numpy and the artifact's engine."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from understudy.data.tokens import TextReader
 from understudy.errors import ModelError, RecipeError
 from understudy.kinds import get_rows
 
-# Rows are read in parts, so that a long list takes no more memory than a short one.
+# Rows are processed in parts, so that a long list takes no more memory than a short one.
 _ROWS_AT_ONCE = 1_000
 _CHARACTERS_AT_ONCE = 2_000_000
 
 
 class Predictor:
-    """A student in use.
+    """A student loaded from an artifact, to be called on text.
 
     Args:
-        artifact_dir: a folder that `understudy export` wrote.
-        model: one of the artifact's models by name, e.g. `fp32`; its default (`int8`) where not given.
-        threads: of one pass; the engine's choice where not given.
+        artifact_dir: a folder written by `understudy export`.
+        model: one of the artifact's models by name, e.g. `fp32`. Defaults to the artifact's default (`int8`).
+        threads: threads per forward pass. Defaults to the engine's choice.
 
     Example:
         >>> from understudy import Predictor                       # doctest: +SKIP
@@ -46,7 +46,7 @@ class Predictor:
 
     @classmethod
     def from_parts(cls, artifact: Artifact, session: Session, tokenizer: Tokenizer) -> Predictor:
-        """Make a predictor of parts that lie in no folder."""
+        """Build a predictor from parts that are not in a folder."""
         made = cls.__new__(cls)
         made._assemble(artifact, session, tokenizer)
         return made
@@ -72,28 +72,28 @@ class Predictor:
         )
 
     def __call__(self, inputs: Any, *, batch_size: int = 32) -> Any:
-        """The prediction for one input, or a list of predictions for a list of them.
+        """Return the prediction for one input, or a list of predictions for a list of inputs.
 
-        An input is a string, or for more than one field a tuple in the order of `artifact.fields` or a
+        An input is a string or, if there are several fields, a tuple in the order of `artifact.fields` or a
         mapping: `("first", "second")`, `{"question": …, "context": …}`, `{"context": …, "question": …,
-        "choices": […]}`, `{"words": […]}`. By kind the prediction has:
+        "choices": […]}`, `{"words": […]}`. The keys of the prediction depend on the kind:
 
         - classification: `label`, `score`, `probabilities`
         - regression: `score`
-        - question answering: `answer`, `start`, `end` (characters of the context), `score`; where there may
-          be none also `has_answer`
+        - question answering: `answer`, `start`, `end` (characters of the context), `score`; also `has_answer`
+          if questions may be unanswerable
         - multiple choice: `choice`, `score`, `probabilities`
-        - token classification: `entities`, each with `label`, `text`, `start`, `end` (characters, or words
-          where words were given), `score`
+        - token classification: `entities`, each with `label`, `text`, `start`, `end` (characters, or words if
+          words were given), `score`
 
-        `truncated` is there, and true, where a text was longer than the model reads.
+        `truncated` is present, and true, if a text was longer than the model's limit.
         """
         if isinstance(inputs, list):
             return list(self.stream(inputs, batch_size=batch_size))
         return next(self.stream([inputs], batch_size=batch_size))
 
     def stream(self, inputs: Any, *, batch_size: int = 32) -> Iterator[Prediction]:
-        """Predictions for any number of inputs, in their order; memory does not grow with them."""
+        """Yield predictions for any number of inputs, in order, with constant memory."""
         part: list[Row] = []
         characters = 0
         for given in inputs:
@@ -120,7 +120,7 @@ class Predictor:
             yield prediction
 
     def _run(self, encodings: Sequence[Encoding], batch_size: int) -> list[Logits]:
-        """Logits of each, those of tokens without padding; texts of like length share a batch."""
+        """Run the model in batches of similar length; return the logits of each encoding in order."""
         lengths = [len(one.ids) for one in encodings]
         order = sorted(range(len(encodings)), key=lambda place: -lengths[place])
         made: list[Logits] = [()] * len(encodings)
@@ -141,7 +141,7 @@ class Predictor:
 def _open_tokenizer(path: Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises the bare class
+    except Exception as error:  # tokenizers raises plain Exception
         raise ModelError(f"{path} cannot be read: {error}. Export the student again.") from None
 
 

@@ -1,1 +1,1 @@
-"""The whole of a run as one frozen, checked object."""
+"""The recipe: a whole run as one frozen, validated object."""

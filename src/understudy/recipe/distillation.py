@@ -1,4 +1,4 @@
-"""The blocks of a recipe that say how a student learns from its teacher."""
+"""The blocks of a recipe that define how a student learns from its teacher."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class LayerSettings(BaseModel):
     """Its name in a recipe."""
 
     layer_map: MapName | list[int] = "uniform"
-    """Which teacher layer each student layer learns from; see `models/layer_map.py`."""
+    """The teacher layer that each student layer learns from; see `models/layer_map.py`."""
     projection: ProjectionKind = "shared"
     relation_heads: Annotated[int, Field(ge=1)] | None = None
-    """Heads that both sides are read as in Eq. 7; needed where their numbers of heads differ."""
+    """Number of heads that both models are regrouped into in Eq. 7; needed if their head counts differ."""
     weights: dict[str, Weight] = {}
-    """By term (`attention_2`) or kind of term (`embeddings`, `attention`, `hidden`); 1 where not given,
-    and 0 leaves it out."""
+    """Weights by term (`attention_2`) or kind of term (`embeddings`, `attention`, `hidden`). Defaults to 1;
+    0 leaves a term out."""
 
 
 class IntermediateSettings(LayerSettings):
@@ -41,10 +41,10 @@ class IntermediateSettings(LayerSettings):
     block = "intermediate"
 
     training: dict[str, Any] = {}
-    """transformers' TrainingArguments by its own names."""
+    """transformers' TrainingArguments by name."""
 
     def choices(self) -> list[Self]:
-        """As of a stage that is searched: this one is trained once."""
+        """Return only these settings: unlike a `TrialSettings` stage, this one is trained once."""
         return [self]
 
 
@@ -54,32 +54,32 @@ class GeneralSettings(IntermediateSettings):
     block = "general"
 
     corpus: str | None = None
-    """A folder that `understudy corpus` wrote."""
+    """A folder written by `understudy corpus`."""
 
 
 class TrialSettings(BaseModel):
-    """A stage that may be trained several times, with the best on the development set kept."""
+    """A stage that may be trained several times, keeping the best on the development set."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     searchable: ClassVar[tuple[str, ...]] = ()
-    """Keys of its own that a search may try; the others decide what a trial reads, and not how it learns."""
+    """Its own keys that a search may vary; the others affect what a trial reads, not how it learns."""
 
     training: dict[str, Any] = {}
-    """transformers' TrainingArguments by its own names."""
+    """transformers' TrainingArguments by name."""
     search: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
-    """Values to try, of this block's keys or of TrainingArguments, e.g. `learning_rate: [1e-5, 2e-5]`:
-    every combination is trained, and the best on the development set is kept."""
+    """Values to try for this block's keys or for TrainingArguments, e.g. `learning_rate: [1e-5, 2e-5]`. Every
+    combination is trained, and the best on the development set is kept."""
 
     def choose(self, values: Mapping[str, Any]) -> Self:
-        """These settings with values over them, wherever each belongs."""
+        """Return these settings with the values applied, each where it belongs."""
         own = {key: value for key, value in values.items() if key in type(self).model_fields}
         training = {key: value for key, value in values.items() if key not in own}
         merged = {**self.model_dump(), **own, "training": {**self.training, **training}}
         return type(self).model_validate(merged)
 
     def choices(self) -> list[Self]:
-        """These settings with every combination of the values to try, and nothing left to search."""
+        """Return these settings with every combination of the values to try, and nothing left to search."""
         combinations = itertools.product(*self.search.values())
         return [
             self.choose({"search": {}, **dict(zip(self.search, values, strict=True))})
@@ -120,14 +120,14 @@ class SoftLabelSettings(TrialSettings):
     alpha: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
     temperature: Positive = 10.0
     squared: bool = True
-    """Multiply L_DS by the temperature squared, as the authors' code does and the paper does not."""
+    """Multiply L_DS by the temperature squared, as in the authors' code but not in the paper."""
     predictions: str | None = None
-    """A Parquet file of what any model said about the training rows, in place of a teacher; see
-    `stages/predictions_file.py`."""
+    """A Parquet file with any model's predictions for the training rows, instead of a teacher; see
+    `distillation/predictions_file.py`."""
 
 
 class PatientSettings(TrialSettings):
-    """Patient KD's L_PT on the first token's states, beside `soft_labels`."""
+    """Patient KD's L_PT on the first token's hidden states, in addition to `soft_labels`."""
 
     searchable = ("beta", "normalized")
 
@@ -135,4 +135,4 @@ class PatientSettings(TrialSettings):
     beta: Weight = 100.0
     normalized: bool = True
     projection: ProjectionKind = "none"
-    """Needed where the widths differ, which the paper leaves out."""
+    """Needed if the widths differ, a case that the paper does not cover."""

@@ -1,4 +1,4 @@
-"""The recipes that come with the package, as text. Reading them needs nothing heavy."""
+"""The recipes shipped with the package, as text, readable without heavy imports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FOLDER = resources.files("understudy") / "recipe" / "shipped"
 
 @cache
 def shipped_recipes() -> dict[str, str]:
-    """The name and text of every recipe: files in `shipped/`, and the papers' experiments."""
+    """Return the name and text of every recipe: files in `shipped/`, and the papers' experiments."""
     files = {
         file.name.removesuffix(".yaml"): file.read_text("utf-8")
         for file in _FOLDER.iterdir()
@@ -27,7 +27,7 @@ def shipped_recipes() -> dict[str, str]:
 
 
 def read_shipped(name: str) -> str:
-    """The text of a shipped recipe."""
+    """Return the text of a shipped recipe."""
     shipped = shipped_recipes()
     if name in shipped:
         return shipped[name]

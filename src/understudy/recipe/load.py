@@ -1,4 +1,4 @@
-"""Recipes from shipped names, files and `--set key=value`."""
+"""Load recipes from shipped names, files and `--set key=value`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from understudy.recipe.recipe import Recipe
 
 
 def load_recipe(name_or_file: str | Path, settings: Sequence[str] | Mapping[str, Any] = ()) -> Recipe:
-    """Load a recipe by shipped name or by file, with settings over it.
+    """Load a recipe by shipped name or file, with settings applied.
 
     Args:
         settings: `["training.learning_rate=1e-4"]`, or the same as a mapping of dotted keys.
@@ -41,19 +41,19 @@ def build_recipe(
     recipe: str | Path | None,
     settings: Sequence[str] | Mapping[str, Any],
 ) -> Recipe:
-    """The recipe that a command's arguments describe.
+    """Build the recipe from a command's arguments.
 
     Args:
-        prefix: the shipped recipe is `PREFIX-TASK`, else `PREFIX-KIND`, where none is named.
-        given: dotted keys that the command's options have set; None takes one away.
-        settings: `--set`, which wins over everything.
+        prefix: if no recipe is named, the shipped recipe `PREFIX-TASK` is used, otherwise `PREFIX-KIND`.
+        given: dotted keys set by the command's options; None removes a key.
+        settings: `--set`, which overrides everything.
     """
     row = get_task(task) if task is not None else None
     if recipe is None:
         if row is None:
             raise RecipeError("--task or --recipe must be given, e.g. --task mrpc.")
         recipe = f"{prefix}-{row.name}"
-        if recipe not in shipped_recipes():  # the kind's serves all its tasks
+        if recipe not in shipped_recipes():  # the kind's recipe serves all of its tasks
             recipe = f"{prefix}-{row.kind}"
             given = {"task": row.name, **given}
     elif row is not None and load_recipe(recipe).task != row.name:
@@ -61,12 +61,12 @@ def build_recipe(
             f"--task {row.name} and the recipe {recipe}, which is for {load_recipe(recipe).task}, exclude "
             f"each other. Leave one out, or say --set task={row.name} if that is what you mean."
         )
-    # Together: what one of them alone would be refused for, the other may mend.
+    # Applied together: one may be valid only with the other.
     return load_recipe(recipe, {**given, **parse_settings(settings)})
 
 
 def without_none(options: Mapping[str, str | Path | None]) -> dict[str, Any]:
-    """A command's options without those that were left out."""
+    """Return a command's options without those that were not given."""
     return {key: str(value) for key, value in options.items() if value is not None}
 
 
@@ -83,7 +83,7 @@ def _read(name_or_file: str | Path) -> tuple[str, str]:
 
 
 def apply_settings(values: Mapping[str, Any], settings: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
-    """Lay `key=value` settings over a recipe's values; a dot goes one level down, null takes away."""
+    """Apply `key=value` settings to a recipe's values; a dot goes one level down, null removes a key."""
     result: dict[str, Any] = dict(values)
     for key, value in parse_settings(settings).items():
         *parents, last = key.split(".")
@@ -102,7 +102,7 @@ def apply_settings(values: Mapping[str, Any], settings: Sequence[str] | Mapping[
 
 
 def parse_settings(settings: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
-    """`["training.seed=7"]` as `{"training.seed": 7}`; a mapping as it is."""
+    """Parse `["training.seed=7"]` to `{"training.seed": 7}`; a mapping is returned as it is."""
     return dict(settings if isinstance(settings, Mapping) else (_split(setting) for setting in settings))
 
 

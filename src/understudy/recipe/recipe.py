@@ -1,4 +1,4 @@
-"""Recipe: a frozen description of a run. Unknown keys are refused; every error names its key."""
+"""Recipes: frozen descriptions of runs. Unknown keys are refused; every error names its key."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from understudy.training.precision import PrecisionName
 
 
 class Recipe(BaseModel):
-    """What to train, on what, and how.
+    """The settings of a run: what to train, on what data, and how.
 
     >>> recipe = Recipe.from_mapping({"task": "mrpc", "training": {"num_train_epochs": 4}})
     >>> recipe.max_length
@@ -42,7 +42,7 @@ class Recipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     task: str | None = None
-    """A row of the task table, e.g. `mrpc`; for files of your own the kind, e.g. `classification`; none for
+    """A row of the task table, e.g. `mrpc`; for your own files the kind, e.g. `classification`; None for
     general text."""
     model: str | None = None
     """The model to start from: a folder or a hub name."""
@@ -53,22 +53,22 @@ class Recipe(BaseModel):
     student: StudentSettings = StudentSettings()
     data: DataSettings = DataSettings()
     metric: str | None = None
-    """The metric that is quoted first and chooses the best checkpoint, before the task's own: `f1`,
-    `matthews`, or a scorer of scikit-learn such as `f1_macro` or `balanced_accuracy`."""
+    """The metric that is reported first and selects the best checkpoint, ahead of the task's own: `f1`,
+    `matthews`, or a scikit-learn scorer such as `f1_macro` or `balanced_accuracy`."""
     seed: Annotated[int, Field(ge=0)] = 42
-    """Of everything random; `training.seed` of a stage wins over it."""
+    """The seed of everything random; a stage's `training.seed` overrides it."""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
-    """Every dropout probability while training; the model's own where not given."""
+    """Every dropout probability while training. Defaults to the model's own."""
     precision: PrecisionName = "auto"
-    """`auto` is bf16 where the hardware computes in it and fp32 elsewhere; or `bf16`, `fp16`, `fp32`. A
-    stage's own `bf16` or `fp16` wins over it."""
+    """`auto` is bf16 if the hardware supports it natively and fp32 otherwise; or `bf16`, `fp16`, `fp32`. A
+    stage's own `bf16` or `fp16` overrides it."""
     attention: str | None = None
-    """An `attn_implementation` of transformers; where not given eager on a CPU (its backward pass
-    is the faster one there), transformers' choice elsewhere."""
+    """An `attn_implementation` of transformers. Defaults to eager on a CPU, where its backward pass is
+    faster, and to transformers' choice elsewhere."""
     training: dict[str, Any] = {}
-    """transformers' TrainingArguments by its own names."""
+    """transformers' TrainingArguments by name."""
     normalization: Normalization = "real"
-    """Means over real tokens, or over padding too, as in the published code."""
+    """Whether means are taken over real tokens only, or also over padding, as in the published code."""
     intermediate: IntermediateSettings | None = None
     prediction: PredictionSettings | None = None
     joint: JointSettings | None = None
@@ -77,18 +77,18 @@ class Recipe(BaseModel):
     augment: AugmentSettings | None = None
     """How the training set is augmented; read by `understudy augment` and `understudy run`."""
     finetune: FinetuneSettings | None = None
-    """How `understudy run` makes the teacher, where none is given."""
+    """How `understudy run` fine-tunes the teacher if none is given."""
     export: ExportSettings | None = None
-    """How `understudy run` ships the student."""
+    """How `understudy run` exports the student."""
     corpus: CorpusSettings | None = None
     general: GeneralSettings | None = None
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], *, origin: str = "recipe") -> Recipe:
-        """Check a mapping, e.g. a YAML file's.
+        """Validate a mapping, e.g. from a YAML file.
 
         Raises:
-            RecipeError: naming the key, what it may be and what it was.
+            RecipeError: naming the key, what it may be and what it is.
         """
         try:
             recipe = cls.model_validate(values)
@@ -116,13 +116,13 @@ class Recipe(BaseModel):
 
     @property
     def run(self) -> str | None:
-        """What the recipe is for: a method of distillation, `general`, `corpus`, or None: fine-tuning."""
+        """The purpose of the recipe: a distillation method, `general`, `corpus`, or None for fine-tuning."""
         blocks = [name for name in ("general", "corpus") if getattr(self, name) is not None]
         return self.method or next(iter(blocks), None)
 
     @property
     def task_definition(self) -> Task:
-        assert self.task is not None  # from_mapping and the stages of general text see to it
+        assert self.task is not None  # ensured by from_mapping and the stages of general text
         task = get_task(self.task)
         return task if self.metric is None else task.with_metric(self.metric)
 
@@ -132,7 +132,7 @@ class Recipe(BaseModel):
 
     @property
     def tokenizer_model(self) -> str:
-        """The model whose tokenizer is used: the teacher, else what the student starts from."""
+        """The model whose tokenizer is used: the teacher, or otherwise the one the student starts from."""
         model = self.teacher or self.student.model or self.student.source
         if model is None:
             raise RecipeError(
@@ -142,7 +142,7 @@ class Recipe(BaseModel):
         return model
 
     def to_yaml(self) -> str:
-        """What was given, nothing else: reading it back gives the same recipe."""
+        """Dump only the given values as YAML; loading it gives the same recipe."""
         values = self.model_dump(mode="json", exclude_defaults=True)
         return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
 
@@ -162,7 +162,7 @@ _BLOCKS: Mapping[str, type[BaseModel]] = {
     "export": ExportSettings,
 }
 STAGES = ("intermediate", "prediction", "joint", "soft_labels", "patient")
-# The keys that a run reads beside those of every recipe; None is fine-tuning.
+# The keys that each type of run reads, besides those of every recipe; None is fine-tuning.
 _TASK_KEYS = ("task", "data", "metric", "augment", "precision")
 _DISTILL_KEYS = (*_TASK_KEYS, "teacher", "student", "dropout", "attention", "finetune", "export")
 _KEYS: Mapping[str | None, tuple[str, ...]] = {
@@ -176,7 +176,7 @@ _KEYS: Mapping[str | None, tuple[str, ...]] = {
 }
 
 
-# TrainingArguments that a stage cannot use, and why.
+# TrainingArguments that a stage cannot use, with the reason.
 _NOT_INTERMEDIATE = {
     "eval_strategy": "nothing is scored before the prediction stage",
     "load_best_model_at_end": "nothing is scored before the prediction stage",
@@ -202,14 +202,14 @@ _NOT_JOINT = {
 
 
 def _with_precision(training: dict[str, Any], precision: PrecisionName) -> dict[str, Any]:
-    """A training block with the recipe's precision, unless it has its own; `auto` is the hardware's."""
+    """Apply the recipe's precision to a training block that has none; `auto` is left to the hardware."""
     if precision == "auto" or "bf16" in training or "fp16" in training:
         return training
     return {**training, "bf16": precision == "bf16", "fp16": precision == "fp16"}
 
 
 def _given(block: BaseModel) -> set[str]:
-    """A block's own keys that are not as they come."""
+    """Return the block's own keys that differ from their defaults."""
     return {
         name
         for name, field in type(block).model_fields.items()
@@ -218,7 +218,7 @@ def _given(block: BaseModel) -> set[str]:
 
 
 def _check_block(name: str, block: Any) -> Any:
-    """A stage's block with its TrainingArguments checked, those to be tried included."""
+    """Check a stage's block, including its TrainingArguments and the values of its search."""
     own = {
         "intermediate": _NOT_INTERMEDIATE,
         "joint": _NOT_JOINT,
@@ -255,7 +255,7 @@ def _check_block(name: str, block: Any) -> Any:
 
 
 def _check_choice(name: str, block: Any, key: str, value: Any) -> Any:
-    """A value to be tried, in its proper type."""
+    """Convert a value of a search to its proper type."""
     if key in type(block).model_fields:
         if key not in type(block).searchable:
             raise RecipeError(
@@ -274,7 +274,7 @@ def _check_choice(name: str, block: Any, key: str, value: Any) -> Any:
 
 
 def _refuse_without_effect(recipe: Recipe) -> None:
-    """A key that the method never reads is a mistake, not a wish to pass over."""
+    """Refuse keys that the method never reads: they are mistakes, not preferences to ignore."""
     if recipe.task is not None and not recipe.task_definition.kind.has_classes:
         for name in ("prediction", "joint", "soft_labels"):
             block = getattr(recipe, name) or PredictionSettings()
@@ -305,7 +305,7 @@ def _refuse_without_effect(recipe: Recipe) -> None:
 
 
 def _check_predictions(recipe: Recipe) -> None:
-    """What a file of predictions can stand for."""
+    """Refuse uses that a file of predictions cannot serve."""
     if recipe.method == "patient":
         raise RecipeError(
             "soft_labels.predictions holds no hidden states to be patient with. Use soft-labels."
@@ -322,7 +322,7 @@ def _check_predictions(recipe: Recipe) -> None:
 def _explain(error: ValidationError) -> list[str]:
     lines: list[str] = []
     for detail in error.errors():
-        # Of a key that may be several things each is reported, with its type behind the key.
+        # For a union type pydantic reports each member, with its type after the key.
         key = ".".join(str(part) for part in detail["loc"] if not _UNION_PART.match(str(part)))
         got = detail["input"]
         if detail["type"] == "extra_forbidden":

@@ -1,4 +1,4 @@
-"""What a recipe reads, with absolute paths and every choice of the machine made."""
+"""Resolve a recipe: its inputs, absolute paths, and choices that depend on the machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from understudy.training.precision import hardware_precision
 
 
 def input_paths(recipe: Recipe) -> list[str]:
-    """Paths and hub names of everything that a recipe reads."""
+    """Return the paths and hub names of everything that a recipe reads."""
     data, student, augment = recipe.data, recipe.student, recipe.augment
     named = [
         recipe.model,
@@ -29,7 +29,7 @@ def input_paths(recipe: Recipe) -> list[str]:
 
 
 def refuse_other_stages(recipe: Recipe) -> None:
-    """A stage that trains does nothing but that."""
+    """Refuse blocks of other stages in a recipe for training."""
     if recipe.augment is not None:
         raise RecipeError(
             "augment has no effect here. Run understudy augment first, and give its folder as "
@@ -43,7 +43,7 @@ def refuse_other_stages(recipe: Recipe) -> None:
 
 
 def resolve_paths(recipe: Recipe) -> Recipe:
-    """Paths made absolute, so that a saved recipe works from any folder; hub names stay."""
+    """Make paths absolute, so that a saved recipe works from any folder; hub names are kept."""
 
     def absolute(value: str | None) -> str | None:
         path = Path(value).expanduser() if value is not None else None
@@ -95,7 +95,7 @@ def _absolute_pattern(source: str) -> str:
 
 
 def with_precision(recipe: Recipe) -> Recipe:
-    """The recipe with the precision of its masked language model decided."""
+    """Return the recipe with the precision of its masked language model resolved."""
     settings = recipe.augment
     assert settings is not None
     if settings.bf16 is not None:

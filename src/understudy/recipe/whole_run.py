@@ -1,4 +1,4 @@
-"""The blocks of a recipe that `understudy run` reads beside those of a distillation."""
+"""The blocks of a recipe that `understudy run` reads in addition to those of a distillation."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class FinetuneSettings(BaseModel):
-    """How the teacher is made, where there is none yet."""
+    """Settings for fine-tuning the teacher, if there is none yet."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str | None = None
     """The encoder to fine-tune: a folder or a hub name."""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
-    """Every dropout probability while it trains; the model's own where not given."""
+    """Every dropout probability while it trains. Defaults to the model's own."""
     training: dict[str, Any] = {}
-    """transformers' TrainingArguments by its own names."""
+    """transformers' TrainingArguments by name."""
 
 
 class ExportSettings(BaseModel):
-    """How the student is shipped; see `understudy export`."""
+    """Settings for exporting the student; see `understudy export`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     tolerance: Annotated[float, Field(ge=0.0)] = 0.5
-    """Points of the first metric that int8 may lose."""
+    """How many points of the first metric int8 may lose."""
     openvino: bool = False
-    """Write int8 for OpenVINO too; needs the extra `openvino`."""
+    """Also write int8 for OpenVINO; needs the extra `openvino`."""

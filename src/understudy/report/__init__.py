@@ -1,1 +1,1 @@
-"""One self-contained HTML page per run."""
+"""A self-contained HTML page per run."""

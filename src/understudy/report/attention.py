@@ -20,7 +20,7 @@ MAX_TOKENS = 24
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """Of one text: the tokens, and a matrix for each pair of layers.
+    """The tokens of a text, and an attention matrix for each pair of layers.
 
     Attributes:
         pairs: student layer and teacher layer, counted from 1.
@@ -41,10 +41,10 @@ def attention_maps(
     *,
     paired: Sequence[int],
 ) -> list[AttentionMaps]:
-    """What both models look at, averaged over heads; empty for a family that does not show it.
+    """Return both models' attention, averaged over heads; empty for a family that does not expose it.
 
     Args:
-        paired: the teacher's layer beside each of the student's, counted from 1.
+        paired: the teacher layer for each of the student's, counted from 1.
     """
     tokenizer = load_tokenizer(student)
     models = [
@@ -77,5 +77,5 @@ def attention_maps(
 
 
 def mean_heads(attention_NLL: Tensor) -> NDArray[Any]:
-    """Attention of a layer, averaged over its heads."""
+    """Average a layer's attention over its heads."""
     return np.asarray(attention_NLL.float().mean(dim=0).cpu().numpy())

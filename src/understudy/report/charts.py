@@ -1,4 +1,4 @@
-"""The pictures of a report, as SVG text to be put into the page."""
+"""The charts of a report, as SVG text to embed in the page."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-# One hue from light to dark for layers, and two that stay apart for student and teacher.
+# One hue from light to dark for layers, and two distinct ones for student and teacher.
 _LAYERS = mpl.colormaps["viridis"]
 STUDENT_COLOUR, TEACHER_COLOUR = "#0b7a75", "#7b2d8b"
 _STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",  # text stays text: small, and to be searched
+    "svg.fonttype": "none",  # text stays text: small and searchable
     "font.family": "sans-serif",
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#888",
     "axes.titlesize": 11,
-    "svg.hashsalt": "understudy",  # the same picture is the same text
+    "svg.hashsalt": "understudy",  # the same figures give the same text
 }
 
 
 def loss_curves(file: Path) -> dict[str, str]:
-    """Losses over steps, a picture for each kind of term with a line a layer."""
+    """Plot losses over steps, one chart per kind of term with a line per layer."""
     with file.open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
     if len(rows) < 2:
@@ -55,7 +55,7 @@ def _curves(title: str, steps: Sequence[float], lines: Mapping[str, Sequence[flo
             layer = re.search(r"\d+$", name)
             axes.plot(steps, values, color=colour, label=f"layer {layer[0]}" if layer else None)
         lowest, highest = (pick(map(pick, lines.values())) for pick in (min, max))
-        if 0 < 10 * lowest < highest:  # a narrower range reads better as it is
+        if 0 < 10 * lowest < highest:  # a narrower range reads better on a linear scale
             axes.set_yscale("log")
         else:
             axes.set_ylim(bottom=0)
@@ -69,11 +69,11 @@ def _curves(title: str, steps: Sequence[float], lines: Mapping[str, Sequence[flo
 def attention_grid(
     student: Sequence[NDArray[Any]], teacher: Sequence[NDArray[Any]], names: Sequence[str]
 ) -> str:
-    """Mean attention of paired layers, teacher above student.
+    """Plot the mean attention of paired layers, teacher above student.
 
     Args:
         student, teacher: an L × L matrix for each pair.
-        names: of the pairs.
+        names: the names of the pairs.
     """
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(1.6 * len(names) + 0.5, 3.6), layout="constrained")
@@ -93,7 +93,7 @@ def attention_grid(
 
 
 def attention_pair(student: NDArray[Any], teacher: NDArray[Any], tokens: Sequence[str]) -> dict[str, str]:
-    """The last layers' mean attention, each with its tokens."""
+    """Plot the mean attention of the last layers, each with its tokens."""
     made, top = {}, max(float(student.max()), float(teacher.max()))
     for who, matrix in (("teacher", teacher), ("student", student)):
         with mpl.rc_context(_STYLE):
@@ -101,7 +101,7 @@ def attention_pair(student: NDArray[Any], teacher: NDArray[Any], tokens: Sequenc
             figure = Figure(figsize=(size, size), layout="constrained")
             axes = figure.add_subplot()
             axes.imshow(matrix, cmap="Purples", vmin=0, vmax=top, rasterized=True)
-            # A token may have dollars in it, which are no formula.
+            # Dollar signs in a token are not formulas.
             axes.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=8, parse_math=False)
             axes.set_yticks(range(len(tokens)), tokens, fontsize=8, parse_math=False)
             axes.set_title(who, loc="left")
@@ -110,7 +110,7 @@ def attention_pair(student: NDArray[Any], teacher: NDArray[Any], tokens: Sequenc
 
 
 def scatter(labels: Sequence[float], student: Sequence[float], teacher: Sequence[float]) -> str:
-    """Predicted numbers against the right ones."""
+    """Plot predicted numbers against labels."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(4.6, 3.6), layout="constrained")
         axes = figure.add_subplot()
@@ -126,7 +126,7 @@ def scatter(labels: Sequence[float], student: Sequence[float], teacher: Sequence
 
 
 def bars(names: Sequence[str], values: Sequence[float], *, unit: str, title: str) -> str:
-    """One bar a model, with its figure beside it."""
+    """Plot one bar per model, with its value next to it."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(4.2, 0.6 + 0.42 * len(names)), layout="constrained")
         axes = figure.add_subplot()
@@ -145,10 +145,10 @@ def bars(names: Sequence[str], values: Sequence[float], *, unit: str, title: str
 def intervals(
     rows: Sequence[tuple[str, str, float, float, float]], *, metrics: Mapping[str, str], title: str
 ) -> Figure:
-    """A dot with its interval for each row: group, name, value, low, high; a panel for each group.
+    """Plot a dot with its interval for each row (group, name, value, low, high), in a panel per group.
 
     Args:
-        metrics: of each group.
+        metrics: the metric of each group.
     """
     groups = list(dict.fromkeys(row[0] for row in rows))
     with mpl.rc_context(_STYLE):
@@ -174,7 +174,7 @@ def _svg(figure: Figure, label: str) -> str:
     figure.savefig(text, format="svg", transparent=True, dpi=110, metadata={"Date": None, "Creator": None})
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
-    # Ids are of one page now, in which several pictures stand.
+    # Make ids unique, since a page holds several charts.
     salt = f"f{zlib.crc32(svg.encode()):x}"
     svg = re.sub(r'(id="|url\(#|href="#)', lambda found: f"{found[1]}{salt}-", svg)
     svg = re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)

@@ -1,4 +1,4 @@
-"""A run as one HTML file: no script, nothing fetched, readable on a phone."""
+"""A run as one HTML file: no scripts, no external resources, readable on a phone."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from understudy.workspace.folders import AUGMENTED, DISTILLED, EVALUATION, RECIP
 from understudy.workspace.predictions import PREDICTIONS, read_predictions
 
 REPORT = "report.html"
-_MOST_LABELS = 12  # in a confusion matrix that can be read
+_MOST_LABELS = 12  # in a readable confusion matrix
 _MOST_ROWS = 12  # of disagreements
 _LONGEST = 240  # characters of a text in a table
 
 
 def write_report(folder: Path, *, teacher: str, summary: Mapping[str, Any]) -> None:
-    """Write a run's report.html from what its stages left in `folder`."""
+    """Write a run's report.html from the results of its stages in `folder`."""
     distilled = json.loads((folder / DISTILLED / RESULT).read_text("utf-8"))
     rows = read_predictions(folder / EVALUATION / PREDICTIONS, summary["split"])
     sections = [
@@ -50,7 +50,7 @@ def write_report(folder: Path, *, teacher: str, summary: Mapping[str, Any]) -> N
 
 
 def headline(summary: Mapping[str, Any]) -> str:
-    """Was it worth it, in a sentence."""
+    """Summarise in one sentence what the student gains and loses."""
     teacher, shipped = summary["models"][0], _shipped(summary)
     metric = first_metric(summary)
     before, after = (one["scores"][metric]["value"] for one in (teacher, shipped))
@@ -64,12 +64,12 @@ def headline(summary: Mapping[str, Any]) -> str:
 
 
 def first_metric(summary: Mapping[str, Any]) -> str:
-    """The metric that is quoted."""
+    """Return the metric that is reported first."""
     return str(next(iter(summary["models"][0]["scores"])))
 
 
 def _shipped(summary: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The form that is used where none is named."""
+    """Return the form that is used by default."""
     forms: dict[str, Mapping[str, Any]] = {one["model"]: one for one in summary["models"]}
     return forms.get("student, int8") or summary["models"][-1]
 
@@ -112,7 +112,7 @@ def _models(summary: Mapping[str, Any]) -> str:
         cells.append(f"{one['parameters'] / 1e6:.1f}M")
         times = {batch: f"{one['milliseconds'][batch]:.1f} ms" for batch in ("1", "32")}
         cells += [f"{one['bytes'] / 1e6:.1f} MB", *times.values()]
-        if place:  # the teacher is the measure
+        if place:  # the teacher is the reference
             cells[-3] += f"<small>{one['times_smaller']:.1f}× smaller</small>"
             cells[-2] += f"<small>{one['times_faster']['1']:.1f}× faster</small>"
             cells[-1] += f"<small>{one['times_faster']['32']:.1f}× faster</small>"
@@ -196,7 +196,7 @@ def _attention(
 
 
 def _paired(student: str, teacher: str, distilled: Mapping[str, Any]) -> Sequence[int]:
-    """The teacher's layer that each of the student's learnt from; evenly spread where it learnt from none."""
+    """Return the teacher layer that each student layer learnt from, or evenly spaced ones if none."""
     learnt: Sequence[int] | None = distilled["stages"].get("intermediate", {}).get("layer_map")
     if learnt is not None:
         return learnt
@@ -237,7 +237,7 @@ def _answers(
 
 
 def _disagreements(rows: Sequence[Mapping[str, Any]], kind: Kind) -> str:
-    """Rows on which student and teacher differ, those that the teacher has right first."""
+    """List rows on which student and teacher differ, those that the teacher gets right first."""
     differ = [row for row in rows if row["prediction"] != row["against"]]
     if not differ:
         return ""

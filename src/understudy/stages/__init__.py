@@ -1,1 +1,1 @@
-"""What the commands do, each stage a function from a recipe to an output folder."""
+"""The stages behind the commands: each is a function from a recipe to an output folder."""

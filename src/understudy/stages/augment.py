@@ -43,15 +43,15 @@ def augment(
     workers: int = 1,
     overwrite: bool = False,
 ) -> AugmentResult:
-    """Make variants of every training row by replacing words.
+    """Generate variants of every training row by replacing words.
 
     Args:
-        model: a masked language model, a folder or a hub name; the recipe's where not given.
-        recipe: a shipped name or a file; `augment-TASK` or `augment-KIND` where not given.
-        settings: over the recipe, e.g. `{"augment.variants": 10, "augment.vectors": "glove.6B.300d.txt"}`.
-        engine: `local`, or `ray`: `workers` processes of Ray Data, on one machine or a cluster.
-        output_dir: gets Parquet files in `rows/`, result.json and recipe.yaml. A run that was interrupted
-            there continues. `distill` reads it with `data.augmented`.
+        model: a masked language model, as a folder or a hub name. Defaults to the recipe's.
+        recipe: a shipped name or a file. Defaults to `augment-TASK` or `augment-KIND`.
+        settings: recipe overrides, e.g. `{"augment.variants": 10, "augment.vectors": "glove.6B.300d.txt"}`.
+        engine: `local`, or `ray` for `workers` processes of Ray Data on one machine or a cluster.
+        output_dir: gets Parquet files in `rows/`, result.json and recipe.yaml. An interrupted run is
+            resumed. `distill` reads it with `data.augmented`.
 
     Example:
         >>> understudy.augment(                                    # doctest: +SKIP
@@ -67,7 +67,7 @@ def augment(
 def augment_from_recipe(
     recipe: Recipe, output_dir: Path, *, engine: Engine = "local", workers: int = 1, overwrite: bool = False
 ) -> AugmentResult:
-    """Augment as a recipe says; see `augment`."""
+    """Augment according to a recipe. See `augment`."""
     settings = recipe.augment
     if settings is None or settings.model is None:
         raise RecipeError("augment.model must be given: a folder or a hub name of a masked language model.")
@@ -84,7 +84,7 @@ def augment_from_recipe(
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
     check_output(output_dir, recipe, overwrite=overwrite)
     tune_cpu()
-    given, recipe = recipe, with_precision(recipe)  # once, and the same for every worker
+    given, recipe = recipe, with_precision(recipe)  # resolved once, so that it is the same for every worker
     data = load_data(recipe.task_definition, recipe.data, ["train"])
     announce(data)
     assert recipe.augment is not None
@@ -117,7 +117,7 @@ def augment_from_recipe(
         "augmented": dict(counts),
         "examples": some_variants(files[0]),
         **data_content(data),
-        # Since the last start, where the run was interrupted.
+        # Since the last start, if the run was interrupted.
         "seconds": round(time.perf_counter() - started, 1),
         "precision": "bf16" if recipe.augment is not None and recipe.augment.bf16 else "fp32",
         "files": {file.name: hash_file(file) for file in files},
@@ -130,7 +130,7 @@ def augment_from_recipe(
 
 
 def make_shard_job(recipe_yaml: str, num_rows: int, folder: Path) -> Job:
-    """What a worker does: it loads the model and the data once."""
+    """Return a worker's job, which loads the model and the data once."""
     tune_cpu()
     recipe = Recipe.from_mapping(yaml.safe_load(recipe_yaml))
     data = load_data(recipe.task_definition, recipe.data, ["train"])

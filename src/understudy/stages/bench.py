@@ -1,4 +1,4 @@
-"""Speed, memory and size of models, side by side in one run."""
+"""Benchmark speed, memory and size of models side by side."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def bench(
     threads: Sequence[int] = (1,),
     output_dir: str | Path | None = None,
 ) -> BenchResult:
-    """Time models against each other: median, 95th percentile, throughput, memory, size, FLOP.
+    """Benchmark models against each other: median, 95th percentile, throughput, memory, size, FLOP.
 
     Args:
-        models: folders of transformers models, which run in torch, and artifacts, all of whose forms run;
-            `ARTIFACT:int8` is one of them. Ratios are to the first.
-        batches, lengths: texts of a pass, and tokens of a text; every one with every other.
-        threads: of a pass.
-        output_dir: gets result.json and, where scores are known, a picture of score against latency.
+        models: folders of transformers models, which run in torch, and artifacts, of which all forms run;
+            `ARTIFACT:int8` selects one form. Ratios are relative to the first model.
+        batches, lengths: texts per forward pass and tokens per text; all combinations are measured.
+        threads: threads per forward pass.
+        output_dir: gets result.json and, if scores are known, a plot of score against latency.
 
     Example:
         >>> understudy.bench(["teachers/sst2", "artifacts/sst2:int8"]).content["rows"]  # doctest: +SKIP
@@ -117,7 +117,7 @@ def _engines(known: Sequence[TimedModel]) -> dict[str, str]:
 
 
 def _draw(known: Sequence[TimedModel], timings: Sequence[Timing], path: Path) -> str | None:
-    """Of one text by the fewest threads, at the middle length; None where fewer than two have a score."""
+    """Plot smallest batch, fewest threads, middle length; return None if fewer than two have a score."""
     scored = [one for one in known if one.scores and one.task == known[0].task]
     if len(scored) < 2:
         return None

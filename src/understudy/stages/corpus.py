@@ -1,9 +1,9 @@
-"""General text to token blocks: the corpus that general distillation reads.
+"""Tokenise general text into blocks: the corpus for general distillation.
 
-Two passes over the same pieces. The first takes every document's hash, so that exact copies are known
-whoever reads them; the second writes each piece's blocks to a file of its own. Both are decided by the text
-and the settings, so that the files are the same whoever makes them, and in whatever order. A file appears
-whole or not at all; one that is there is not made again.
+Two passes read the same pieces. The first hashes every document, so that exact duplicates are known to all
+workers; the second writes each piece's blocks to a file of its own. Both depend only on the text and the
+settings, so the files are the same whichever worker writes them and in whatever order. Files are written
+atomically, and existing ones are not rewritten.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def corpus(
     """Turn general text into token blocks on disk.
 
     Args:
-        sources: files, folders, patterns, fsspec addresses or hub datasets: Parquet, JSON lines (`.jsonl`)
-            or plain text with empty lines between documents; compressed ones too.
-        tokenizer: the teacher's, a folder or a hub name.
-        recipe: a shipped name or a file; `corpus` where not given.
-        settings: over the recipe, e.g. `{"corpus.max_length": 512}`.
-        engine: `local`, `workers` processes here; or `ray`, `workers` processes of Ray Data.
-        output_dir: gets Arrow files in `train/` and `held-out/`, and result.json, which names them with
-            their counts and hashes. A run that was interrupted there continues. `general` reads it.
+        sources: files, folders, patterns, fsspec URLs or hub datasets: Parquet, JSON lines (`.jsonl`) or
+            plain text with empty lines between documents, optionally compressed.
+        tokenizer: the teacher's tokenizer, as a folder or a hub name.
+        recipe: a shipped name or a file. Defaults to `corpus`.
+        settings: override the recipe, e.g. `{"corpus.max_length": 512}`.
+        engine: `local` for `workers` processes on this machine, `ray` for `workers` processes of Ray Data.
+        output_dir: gets Arrow files in `train/` and `held-out/`, and result.json, which lists them with
+            their counts and hashes. An interrupted run is resumed. `general` reads it.
 
     Example:
         >>> understudy.corpus(                                     # doctest: +SKIP
@@ -75,7 +75,7 @@ def corpus(
 def corpus_from_recipe(
     recipe: Recipe, output_dir: Path, *, engine: Engine = "local", workers: int = 1, overwrite: bool = False
 ) -> CorpusResult:
-    """Make a corpus as a recipe says; see `corpus`."""
+    """Build a corpus according to a recipe. See `corpus`."""
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
     settings = recipe.corpus or CorpusSettings()
     if not settings.sources:
@@ -97,7 +97,7 @@ def corpus_from_recipe(
         (output_dir / RESULT).unlink(missing_ok=True)
         for name in (HASHES, TRAIN, HELD_OUT):
             shutil.rmtree(output_dir / name, ignore_errors=True)
-    # Sizes tell other files from these; what is in them is hashed by the first pass.
+    # Sizes detect changed files; their content is hashed by the first pass.
     inputs = {file: str(size) for file, size in files.items()} | {"tokenizer": hash_tokenizer(tokenizer)}
     start_output(output_dir, recipe, inputs, overwrite=overwrite)
     started = time.perf_counter()
@@ -113,7 +113,7 @@ def corpus_from_recipe(
             **sum_counts(made.files),
             "max_length": settings.max_length,
         },
-        # Since the last start, where the run was interrupted.
+        # Since the last start, if the run was interrupted.
         "seconds": round(time.perf_counter() - started, 1),
         "files": made.files,
         "seed": recipe.seed,

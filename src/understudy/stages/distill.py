@@ -1,4 +1,4 @@
-"""Task distillation: a student learns a fine-tuned teacher's part."""
+"""Task distillation: a student learns a task from a fine-tuned teacher."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def distill_from_recipe(
     overwrite: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> DistillResult:
-    """Distil as a recipe says: train the student, score it beside its teacher.
+    """Distil according to a recipe: train the student and score it next to its teacher.
 
-    In a distributed run every process returns, and the first one's result alone has content.
+    In a distributed run every process returns, but only the first one's result has content.
     """
     predictions = recipe.soft_labels.predictions if recipe.soft_labels is not None else None
     if recipe.teacher is None and predictions is None:

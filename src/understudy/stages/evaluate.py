@@ -1,4 +1,4 @@
-"""Score a model on a task, alone or against another on the same rows."""
+"""Score a model on a task, alone or against another model on the same rows."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def evaluate(
     """Score a fine-tuned model with the task's official metrics and 95 % intervals.
 
     Args:
-        model: a folder or a hub name. A folder that `finetune` or `distill` wrote knows its task and data.
-        split: the task's development sets where not given.
+        model: a folder or a hub name. A folder written by `finetune` or `distill` knows its task and data.
+        split: the split to score. Defaults to the task's development sets.
         against: another model, scored on the same rows; differences come with paired intervals.
-        output_dir: gets result.json, and predictions.jsonl with what was said of every row, where given.
+        output_dir: if given, gets result.json, and predictions.jsonl with the prediction for every row.
 
     Example:
         >>> understudy.evaluate("student", against="teacher").content["difference"]  # doctest: +SKIP
@@ -67,7 +67,7 @@ def evaluate(
         labels=model_labels(load_config(str(model)), run.task_definition),
     )
     announce(loaded)
-    # Everything that can be wrong with either model shows before the first one is run.
+    # Load both models before running either, so that any problem shows early.
     names = [str(model)] + ([str(against)] if against is not None else [])
     models = [load_to_score(name, run, loaded) for name in names]
     scores, *others = [_score(*pair, run, loaded, batch_size) for pair in models]

@@ -1,4 +1,4 @@
-"""A student to an artifact: ONNX in fp32 and int8, run and scored before it is called finished."""
+"""Export a student to an artifact: ONNX in fp32 and int8, run and scored before it is published."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ def export(
     speed: bool = True,
     overwrite: bool = False,
 ) -> ExportResult:
-    """Turn a fine-tuned model into ONNX files that were run and scored.
+    """Export a fine-tuned model to ONNX files that have been run and scored.
 
-    The fp32 file must say what torch says, and int8 must keep the score; where it does not, the parts that
+    The fp32 file must reproduce torch's outputs, and int8 must keep the score; if it does not, the parts that
     quantisation hurts most stay in fp32.
 
     Args:
-        student: a folder or a hub name. A folder that `distill` or `finetune` wrote knows its task and data.
-        tolerance: points of the first metric that int8 may lose on a development set.
-        openvino: write int8 for OpenVINO too, calibrated on training rows; needs the extra `openvino`.
-        speed: time the forms against torch, for the card.
+        student: a folder or a hub name. A folder written by `distill` or `finetune` knows its task and data.
+        tolerance: how many points of the first metric int8 may lose on a development set.
+        openvino: also write int8 for OpenVINO, calibrated on training rows; needs the extra `openvino`.
+        speed: time the forms against torch, for the model card.
         output_dir: gets the artifact.
 
     Example:
@@ -81,7 +81,7 @@ def export(
     check_apart(folder, [student, *input_paths(run)])
     tune_cpu()
     subject = load_subject(str(model), run, openvino=openvino)
-    # Beside its place, and moved there when it is whole: a folder is an artifact or is not there.
+    # Written next to its place and moved there when complete, so a folder never holds half an artifact.
     working = folder.with_name(f"{folder.name}.writing")
     shutil.rmtree(working, ignore_errors=True)
     (working / "onnx").mkdir(parents=True)
@@ -102,12 +102,12 @@ def export(
         content = write_artifact(working, artifact)
         replace_artifact(folder, working)
     finally:
-        shutil.rmtree(working, ignore_errors=True)  # what was not finished
+        shutil.rmtree(working, ignore_errors=True)  # left over if not finished
     return ExportResult(folder, {"stage": "export", **content})
 
 
 def _describe(subject: ExportSubject, run: Recipe, maker: FormMaker) -> Artifact:
-    """What artifact.json says; the tokenizer and the config are written here."""
+    """Save the tokenizer and the config, and return the content of artifact.json."""
     folder, tokenizer = maker.folder, subject.tokenizer
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
@@ -131,7 +131,7 @@ def _describe(subject: ExportSubject, run: Recipe, maker: FormMaker) -> Artifact
 
 
 def _time(subject: ExportSubject, folder: Path) -> dict[str, Any]:
-    """The forms beside torch: one text and 32, of the length that texts of this task mostly have."""
+    """Time the forms against torch: batches of 1 and 32 texts of the task's median length."""
     lengths = [length for split in subject.splits.values() for length in split.encoded["length"][:]]
     length = max(2, int(np.median(lengths)))
     return speed_content(

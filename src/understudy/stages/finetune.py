@@ -1,4 +1,4 @@
-"""Fine-tune an encoder on a task: how teachers are made."""
+"""Fine-tune an encoder on a task, to make a teacher."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def finetune(
     """Fine-tune an encoder and score it on the task's development set.
 
     Args:
-        model: a folder or a hub name; the recipe's where not given.
-        task: a name of the task table; the recipe's where not given.
-        data: a folder in the task's layout, or a hub dataset. Files go into `settings`.
-        recipe: a shipped name or a file; `finetune-TASK` where not given.
-        settings: over the recipe, e.g. `{"training.seed": 7}`.
-        output_dir: gets the model, its tokenizer, result.json, recipe.yaml and logs. A run that was
-            interrupted there continues.
-        callbacks: of transformers' Trainer.
+        model: a folder or a hub name. Defaults to the recipe's.
+        task: a name from the task table. Defaults to the recipe's.
+        data: a folder in the task's layout, or a hub dataset. Single files go into `settings`.
+        recipe: a shipped name or a file. Defaults to `finetune-TASK`.
+        settings: override the recipe, e.g. `{"training.seed": 7}`.
+        output_dir: gets the model, its tokenizer, result.json, recipe.yaml and logs. An interrupted run is
+            resumed.
+        callbacks: callbacks of the transformers Trainer.
 
     Example:
         >>> understudy.finetune(                                    # doctest: +SKIP
@@ -80,9 +80,9 @@ def finetune_from_recipe(
     overwrite: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> FinetuneResult:
-    """Fine-tune as a recipe says; see `finetune`.
+    """Fine-tune according to a recipe. See `finetune`.
 
-    In a distributed run every process returns, and the first one's result alone has content.
+    In a distributed run every process returns, but only the first one's result has content.
     """
     if recipe.model is None:
         raise RecipeError("model must be given: a folder or a hub name, e.g. bert-base-uncased.")
@@ -107,7 +107,7 @@ def finetune_from_recipe(
         return FinetuneResult(output_dir, {})
 
     save_model(model, tokenizer, output_dir, load_config(model_name))
-    # What is scored is what was saved, in float32.
+    # Score the model as it was saved, in float32.
     saved = load_model(str(output_dir), task, data.labels, fine_tuned=True)
     scores = {split: score_model(saved, tokenizer, rows) for split, rows in prepared.dev.items()}
     content = {
@@ -117,7 +117,7 @@ def finetune_from_recipe(
         **score_content(scores),
         **data_content(data),
         "steps": outcome.global_step,
-        # Since the last start, where the run was interrupted.
+        # Since the last start, if the run was interrupted.
         "seconds": {"training": round(outcome.metrics["train_runtime"], 3)},
         "parameters": saved.num_parameters(),
         "precision": asdict(precision_of(arguments, recipe.training)),

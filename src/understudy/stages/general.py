@@ -40,17 +40,17 @@ def general(
     settings: Sequence[str] | Mapping[str, Any] = (),
     overwrite: bool = False,
 ) -> GeneralResult:
-    """Distil a pretrained teacher into a general student, the start of a student for any task.
+    """Distil a pretrained teacher into a general student, a starting point for students of any task.
 
     Args:
-        teacher: a pretrained encoder, a folder or a hub name.
-        corpus: a folder that `corpus` wrote with this teacher's tokenizer.
-        student: a shape (`tinybert-4l-312d`, `6l-384d`), or a saved encoder to go on with; the recipe's
-            where not given.
-        recipe: a shipped name or a file; `general-tinybert` where not given.
-        settings: over the recipe, e.g. `{"general.training.max_steps": 1000}`.
-        output_dir: gets the student in `student/`, its losses, result.json and recipe.yaml. A run that was
-            interrupted there continues.
+        teacher: a pretrained encoder, as a folder or a hub name.
+        corpus: a folder written by `corpus` with this teacher's tokenizer.
+        student: a shape (`tinybert-4l-312d`, `6l-384d`), or a saved encoder to train further. Defaults to the
+            recipe's.
+        recipe: a shipped name or a file. Defaults to `general-tinybert`.
+        settings: override the recipe, e.g. `{"general.training.max_steps": 1000}`.
+        output_dir: gets the student in `student/`, its losses, result.json and recipe.yaml. An interrupted
+            run is resumed.
 
     Example:
         >>> understudy.general(                                    # doctest: +SKIP
@@ -66,12 +66,12 @@ def general(
 
 
 def general_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = False) -> GeneralResult:
-    """General distillation as a recipe says; see `general`.
+    """Run general distillation according to a recipe. See `general`.
 
-    In a distributed run every process returns, and the first one's result alone has content.
+    In a distributed run every process returns, but only the first one's result has content.
     """
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
-    # How a batch is shared among processes may change; how large it is may not.
+    # The split of a batch among processes may change, but not its total size.
     check_output(
         output_dir,
         recipe,

@@ -1,8 +1,8 @@
-"""What a recipe will cost: steps, tokens, FLOP, disk, memory and hours.
+"""Estimate the cost of a recipe: steps, tokens, FLOP, disk, memory and hours.
 
-The hours of this machine come from the real thing, run for about half a minute on a sample: the same stage,
-the same batches, the same precision. Those of other hardware are its peak rate times a share that is assumed
-and shown.
+The hours on this machine are measured: the same stage with the same batches and precision is run on a sample
+for about half a minute. The hours on other hardware are computed from its peak rate and an assumed
+utilisation, which is shown.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def plan(
     settings: Sequence[str] | Mapping[str, Any] = (),
     seconds: float = 30.0,
 ) -> PlanResult:
-    """Estimate what a recipe will cost, before it runs.
+    """Estimate the cost of a recipe before it runs.
 
     Args:
-        recipe: a shipped name or a file, of any stage; it must say its models and data.
-        settings: over the recipe, e.g. `{"teacher": "teachers/mrpc"}`.
-        seconds: of measuring, about.
+        recipe: a shipped name or a file, of any stage; it must name its models and data.
+        settings: override the recipe, e.g. `{"teacher": "teachers/mrpc"}`.
+        seconds: approximate duration of the measurement.
 
     Example:
         >>> understudy.plan("students/mrpc/recipe.yaml").hours      # doctest: +SKIP

@@ -1,1 +1,1 @@
-"""Speed and size of models, side by side in one run."""
+"""Speed and size of models, measured side by side."""

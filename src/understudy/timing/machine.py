@@ -1,4 +1,4 @@
-"""What a figure was measured on."""
+"""A description of the machine that a measurement ran on."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from understudy.hardware import cpu_flags, cpu_info
 
-# What a CPU must have for int8 products to be fast, as /proc/cpuinfo calls it.
+# CPU features that make int8 products fast, as named in /proc/cpuinfo.
 _FLAGS = ("amx_int8", "avx512_vnni", "avx_vnni", "avx512f", "avx2", "asimddp")
 
 
 def describe_machine() -> dict[str, object]:
-    """The processor, how many cores this process may use, and what they can."""
+    """Return the processor, the number of cores available to this process, and their features."""
     name = cpu_info().get("model name", platform.processor() or platform.machine())
     flags = cpu_flags()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -26,9 +26,9 @@ def describe_machine() -> dict[str, object]:
 
 
 def peak_memory() -> int:
-    """The most bytes of memory that this process has had."""
+    """Return the peak memory of this process in bytes."""
     status = Path("/proc/self/status")
-    if status.exists():  # not getrusage, which counts what the parent had when it forked
+    if status.exists():  # not getrusage, which includes the parent's memory at the fork
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) * 1024
     import resource

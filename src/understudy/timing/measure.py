@@ -1,7 +1,7 @@
-"""Time several models side by side: each in a process of its own, in turns, one at a time.
+"""Time several models side by side: each in its own process, in turns, one at a time.
 
-A process each, so that memory is one model's, threads are what was asked for, and an engine that is not used
-is not loaded. In turns, so that whatever else the machine does hits all of them alike.
+Separate processes keep the memory and threads of models apart, and load only the engines that are used.
+Taking turns lets other activity on the machine affect all models alike.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Opener = Callable[[int], Run]
 _ROUNDS = 10
 _SECONDS_A_TURN = 0.1
 _MOST_A_TURN = 20
-# Threads of an engine spin for a while after a pass, and would take the next one's core.
+# Threads of an engine spin for a while after a pass, and would occupy the next model's core.
 _PAUSE = 0.03
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model to be timed.
+    """A model to time.
 
     Attributes:
-        inputs: of the model: names, without the mask, which has no padding to hide.
-        num_ids: token ids are drawn below it.
+        inputs: the names of the model's inputs, without the mask, since there is no padding.
+        num_ids: the upper bound of the random token ids.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of single passes."""
+    """The durations of single forward passes in seconds."""
 
     name: str
     threads: int
@@ -75,7 +75,7 @@ def measure(
     threads: Sequence[int],
     rounds: int = _ROUNDS,
 ) -> tuple[list[Timing], dict[str, int]]:
-    """Passes of every model at every shape, and the most memory that each one's process had."""
+    """Time forward passes of every model at every shape; return also the peak memory of each process."""
     shapes = [(batch, length) for length in lengths for batch in batches]
     timings: list[Timing] = []
     memory: dict[str, int] = {}
@@ -100,7 +100,7 @@ def measure(
 
 
 def _turn(ask: Callable[[Any], Any], batch: int, length: int) -> int:
-    """How many passes a model makes each time it is its turn; the first ones warm it up."""
+    """Return how many passes a model makes per turn; the first passes warm it up."""
     ask((batch, length, 2))
     once = ask((batch, length, 1))[0]
     return max(1, min(_MOST_A_TURN, int(_SECONDS_A_TURN / once)))
@@ -108,7 +108,7 @@ def _turn(ask: Callable[[Any], Any], batch: int, length: int) -> int:
 
 @contextlib.contextmanager
 def _workers(candidates: Sequence[Candidate], threads: int) -> Iterator[dict[str, Callable[[Any], Any]]]:
-    """A process for each. Not by multiprocessing, which would run a user's script again in every one."""
+    """Start a process for each, without multiprocessing, which would run a user's script again in each."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-m", "understudy.timing.worker"]
     started: list[subprocess.Popen[bytes]] = []

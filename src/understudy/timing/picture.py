@@ -1,4 +1,4 @@
-"""Score against latency, as a picture."""
+"""Plot score against latency."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MARKERS = "osD^vPX*<>"
 
 
 def draw(points: Sequence[tuple[str, float, float]], *, metric: str, title: str, path: Path) -> None:
-    """Name, milliseconds and score of each model, to an SVG file; faster is further left."""
+    """Plot name, milliseconds and score of each model to an SVG file; faster is further left."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -20,7 +20,7 @@ def draw(points: Sequence[tuple[str, float, float]], *, metric: str, title: str,
         figure, axes = pyplot.subplots(figsize=(8.5, 3.8), layout="constrained")
         for place, (name, milliseconds, score) in enumerate(points):
             marker = _MARKERS[place % len(_MARKERS)]
-            # Names in a legend: where points lie close, names beside them lie one on the other.
+            # Names go in a legend: next to points that are close together they would overlap.
             axes.scatter(
                 milliseconds, score, s=70, marker=marker, color=f"C{place % 10}", label=name, zorder=3
             )

@@ -1,4 +1,4 @@
-"""The process of one model that is timed: pickled questions on standard input, answers on the output."""
+"""The process of a model that is timed: pickled questions on standard input, answers on standard output."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from understudy.timing.measure import Candidate, Run
 
 
 def work() -> None:
-    """Open the model when first asked, and run it until nobody asks any more."""
+    """Open the model at the first question, and answer questions until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # libraries may print to standard output
     candidate, threads = pickle.load(sys.stdin.buffer)
     run: Run | None = None
     with contextlib.suppress(EOFError, KeyboardInterrupt):
@@ -29,14 +29,14 @@ def work() -> None:
             try:
                 run = run or candidate.opener(threads)
                 answer = peak_memory() if question == "memory" else time_passes(run, candidate, *question)
-            except Exception as error:  # the parent's to raise
+            except Exception as error:  # raised by the parent
                 answer = UnderstudyError(f"{candidate.name}: {error}")
             pickle.dump(answer, answers)
             answers.flush()
 
 
 def time_passes(run: Run, candidate: Candidate, batch: int, length: int, count: int) -> list[float]:
-    """Seconds of each of `count` passes."""
+    """Return the seconds of each of `count` passes."""
     arrays = {name: np.zeros((batch, length), np.int64) for name in candidate.inputs}
     arrays["input_ids"] = np.random.default_rng(0).integers(0, candidate.num_ids, (batch, length))
     arrays["attention_mask"] = np.ones((batch, length), np.int64)

@@ -1,1 +1,1 @@
-"""The engine: transformers' Trainer with our order of rows and our defaults."""
+"""The training engine: transformers' Trainer with our row order and defaults."""

@@ -1,4 +1,4 @@
-"""The `training:` block of a recipe: transformers' TrainingArguments by its own names, checked."""
+"""The `training:` block of a recipe: transformers' TrainingArguments by name, checked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from transformers.integrations.integration_utils import (
 from understudy.errors import RecipeError
 from understudy.training.precision import hardware_precision
 
-# What we set where a recipe is silent, each because TrainingArguments' own default would surprise.
+# Our defaults, where those of TrainingArguments would surprise.
 DEFAULTS: Mapping[str, Any] = {
     "per_device_train_batch_size": 32,
     "per_device_eval_batch_size": 64,
@@ -31,16 +31,16 @@ DEFAULTS: Mapping[str, Any] = {
     "save_strategy": "epoch",
     "save_total_limit": 2,
     "logging_steps": 50,
-    # The filter shows the last good loss instead of NaN.
+    # The filter would show the last finite loss instead of NaN.
     "logging_nan_inf_filter": False,
     "report_to": ["tensorboard"],
-    # Otherwise the bar goes away with transformers' own messages.
+    # Otherwise the bar disappears together with transformers' own messages.
     "disable_tqdm": False,
     "weight_decay": 0.01,
     "warmup_steps": 0.1,
 }
 
-# Ours to set: in a recipe they would have no effect, or break the stage.
+# Arguments that we set: in a recipe they would have no effect, or break the stage.
 OWNED: Mapping[str, str] = {
     "output_dir": "give it as --output-dir",
     "do_train": "the command decides what is done",
@@ -81,7 +81,7 @@ OWNED: Mapping[str, str] = {
         "checkpoints stay here; upload the finished student with huggingface_hub",
     ),
 }
-# Of no use, and an error of torch's, without worker processes.
+# Useless, and an error in torch, without worker processes.
 _NEED_WORKERS = (
     "dataloader_persistent_workers",
     "dataloader_multiprocessing_context",
@@ -96,7 +96,7 @@ def _types() -> dict[str, Any]:
 
 
 def check_training(block: Mapping[str, Any]) -> dict[str, Any]:
-    """Names and types of a `training:` block; returns the values in their proper types.
+    """Check the names and types of a `training:` block; return the values in their proper types.
 
     >>> check_training({"learning_rate": "1e-4"})
     {'learning_rate': 0.0001}
@@ -111,7 +111,7 @@ def check_training(block: Mapping[str, Any]) -> dict[str, Any]:
             hint = f"Did you mean {' or '.join(close)}?" if close else "See its documentation."
             raise RecipeError(f"training.{name} is not an argument of TrainingArguments. {hint}")
         if value is False and bool not in (types[name], *typing.get_args(types[name])):
-            value = "no"  # what YAML 1.1 reads `eval_strategy: no` as
+            value = "no"  # YAML 1.1 reads `eval_strategy: no` as False
         try:
             checked[name] = TypeAdapter(types[name]).validate_python(value)
         except ValidationError as error:
@@ -120,7 +120,7 @@ def check_training(block: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
-# What TrainingArguments takes as it comes, and training fails on.
+# Limits that TrainingArguments does not check, but training fails without.
 _AT_LEAST: Mapping[str, float] = {
     "per_device_train_batch_size": 1,
     "per_device_eval_batch_size": 1,
@@ -151,14 +151,14 @@ def _check_values(values: Mapping[str, Any]) -> None:
 
 
 def build_arguments(block: Mapping[str, Any], output_dir: Path) -> TrainingArguments:
-    """TrainingArguments for a stage whose checkpoints and logs go to `output_dir`."""
+    """Build the TrainingArguments of a stage whose checkpoints and logs go to `output_dir`."""
     on_cpu = not torch.accelerator.is_available() or bool(block.get("use_cpu"))
     values: dict[str, Any] = {**DEFAULTS, **check_training(block)}
-    # Without it TrainingArguments takes bf16 for a mistake where there is no accelerator.
+    # Otherwise TrainingArguments rejects bf16 if there is no accelerator.
     values["use_cpu"] = on_cpu
     if "bf16" not in block and "fp16" not in block:
         values["bf16"] = hardware_precision(use_cpu=on_cpu).name == "bf16"
-    # Pinned memory serves copies to a device; without one it only warns.
+    # Pinned memory is for copies to a device; without one it only causes a warning.
     values.setdefault("dataloader_pin_memory", not on_cpu)
     _check_values(values)
     try:

@@ -1,4 +1,4 @@
-"""Which checkpoint a run continues from: the newest one whose files are all as they were written."""
+"""Find the checkpoint to resume from: the newest one whose files are intact."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ SEAL = "seal.json"
 
 
 def seal_checkpoint(folder: Path) -> None:
-    """Write the hash of every file beside them, last and at once.
+    """Write the hash of every file next to the files, last and atomically.
 
-    Trainer writes its files in place, so that a process that dies leaves half a checkpoint: one
-    without a seal, or with another content than its seal says, is none.
+    Trainer writes its files in place, so a process that dies leaves half a checkpoint. One without a seal, or
+    that does not match its seal, is ignored.
     """
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SEAL)
     hashes = {str(path.relative_to(folder)): hash_file(path) for path in files}
@@ -22,7 +22,7 @@ def seal_checkpoint(folder: Path) -> None:
 
 
 def last_complete_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that is whole, None where there is none."""
+    """Return the newest complete checkpoint, or None."""
     numbered = [
         (int(path.name.removeprefix("checkpoint-")), path)
         for path in folder.glob("checkpoint-*")

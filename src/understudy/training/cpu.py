@@ -1,4 +1,4 @@
-"""Settings of the process that make training on a CPU faster and its step times steady."""
+"""Process settings that make training on a CPU faster and its step times more even."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _M_MMAP_MAX = -4
 def tune_cpu() -> None:
     """Flush denormal numbers to zero, and keep freed memory for the next step.
 
-    By default glibc maps every block of more than 32 MB anew, and each of its pages is faulted in on
-    every step; the dense gradient of an embedding is such a block. Weights are not affected.
+    By default glibc maps every block of more than 32 MB anew, so each of its pages is faulted in on every
+    step; the dense gradient of an embedding is such a block. Weights are not affected.
     """
     torch.set_flush_denormal(True)
     if platform.libc_ver()[0] == "glibc":

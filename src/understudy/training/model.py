@@ -1,4 +1,4 @@
-"""What the optimiser, the checkpoints and DDP hold: a student with its projections."""
+"""The trained module, as seen by the optimiser, checkpoints and DDP: a student with its projections."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class DistillationModel(nn.Module):
     """A student, the projections to its teacher's width, and the losses it learns from.
 
     The losses are computed inside `forward`, so that DDP sees them as its only outputs: a projection whose
-    term has no weight takes no part in the step, and no process waits for its gradient.
+    term has no weight does not take part in the step, and no process waits for its gradient.
 
     Attributes:
-        layers: the student's layers that are compared, counted from 1.
+        layers: the student layers that are compared, counted from 1.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class DistillationModel(nn.Module):
         self.student.gradient_checkpointing_enable(**options)
 
     def forward(self, batch: Mapping[str, Tensor], teacher: Representations) -> dict[str, Tensor]:
-        """Compute the loss of every term, one value for each example of the batch."""
+        """Compute the loss of every term, with one value per example."""
         student = read_model(self.student, batch, self.layers, self.objectives)
         if self.projections is not None and self.layers:
             student = project(student, self.projections)
@@ -71,15 +71,15 @@ def match_models(
     teacher_config: Any = None,
     channels: Tensor | None = None,
 ) -> tuple[DistillationModel, tuple[int, ...]]:
-    """Make both models readable, give the student its projections, and check that they can be compared.
+    """Prepare both models for capture, create the student's projections, and check that they are comparable.
 
     Args:
-        teacher: None where the batches carry what it said.
-        teacher_config: of a teacher that is not here.
-        channels: the teacher's channels that the student's were cut from, if it was.
+        teacher: the teacher, or None if the batches carry its outputs.
+        teacher_config: the config of a teacher that is not loaded.
+        channels: the teacher's channels that the student's were cut from, if any.
 
     Returns:
-        What is trained, and the teacher layer of each of its layers.
+        The module to train, and the teacher layer of each of its layers.
     """
     if teacher is not None:
         teacher_config = teacher.config
@@ -109,7 +109,7 @@ _TRIED = 4  # tokens
 
 
 def _try(model: PreTrainedModel, layers: Sequence[int]) -> Representations:
-    """What a model shows of a few tokens."""
+    """Capture a model's representations of a few tokens."""
     tokens = torch.full((1, _TRIED), model.config.vocab_size - 1, device=model.device)
     training = model.training
     with torch.no_grad():
@@ -132,7 +132,7 @@ def _width(shown: Representations) -> int:
 
 
 def project(shown: Representations, projections: Projections) -> Representations:
-    """Bring a student's embeddings and hidden states to its teacher's width."""
+    """Project a student's embeddings and hidden states to its teacher's width."""
     if shown.embeddings_BLH is None:
         return dataclasses.replace(shown, hidden=projections(shown.hidden))
     embeddings_BLT, *hidden = projections([shown.embeddings_BLH, *shown.hidden])
@@ -144,7 +144,7 @@ def read_model(
 ) -> Representations:
     """Run a model on a batch and collect what the objectives compare.
 
-    The choices of a question are texts of their own in everything but the logits.
+    The choices of a question are treated as separate texts everywhere except in the logits.
     """
     if objectives.attention:
         runner = model if objectives.logits else model.base_model
@@ -159,7 +159,7 @@ def read_model(
 
 
 def read_batch(batch: Mapping[str, Tensor], num_layers: int) -> Representations:
-    """Collect what a teacher said before, from the `teacher_…` columns of a batch."""
+    """Collect a teacher's cached outputs from the `teacher_…` columns of a batch."""
     logits = {
         name.removeprefix(TEACHER_TOKENS).removeprefix(TEACHER): value
         for name, value in batch.items()
@@ -173,10 +173,10 @@ def read_batch(batch: Mapping[str, Tensor], num_layers: int) -> Representations:
 
 
 def model_inputs(model: PreTrainedModel, batch: Mapping[str, Tensor], *, flat: bool) -> dict[str, Tensor]:
-    """The inputs of a batch that a model takes; DistilBERT knows no token types, for one.
+    """Return the inputs of a batch that a model accepts; e.g. DistilBERT has no token types.
 
     Args:
-        flat: take the choices of a question as texts of their own, as an encoder without a head does.
+        flat: treat the choices of a question as separate texts, as for an encoder without a head.
     """
     names = encoder_inputs(model)
     inputs = {name: batch[name] for name in batch if name in names}
@@ -184,7 +184,7 @@ def model_inputs(model: PreTrainedModel, batch: Mapping[str, Tensor], *, flat: b
 
 
 def encoder_inputs(model: PreTrainedModel) -> frozenset[str]:
-    """Names of the inputs that a model's encoder may be called with."""
+    """Return the names of the inputs that a model's encoder accepts."""
     return frozenset(inspect.signature(model.base_model.forward).parameters) & frozenset(ENCODER_INPUTS)
 
 
@@ -193,5 +193,5 @@ def _logits(output: Any) -> dict[str, Tensor]:
 
 
 def autocast(device: torch.device, precision: torch.dtype) -> torch.autocast:
-    """Run in a lower precision, where one is asked for."""
+    """Run in a lower precision, if one is requested."""
     return torch.autocast(device.type, dtype=precision, enabled=precision != torch.float32)

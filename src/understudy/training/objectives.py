@@ -1,4 +1,4 @@
-"""What a student learns: functions of both sides' representations, and what must be captured for them."""
+"""Training objectives: functions of both models' representations, and what must be captured for them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from understudy.objectives.patient import mix_weights, patient_loss
 Batch = Mapping[str, Tensor]
 Losses = Tensor | Mapping[str, Tensor]
 Objective = Callable[[Representations, Representations, Batch], Losses]
-"""Student, teacher and batch to a loss for each example, or to several by name."""
+"""A function of student, teacher and batch that returns one loss per example, or several by name."""
 
 
 class PredictionLosses(Protocol):
-    """The losses on predictions that a task kind defines; see `understudy.kinds`."""
+    """The prediction losses that a task kind defines; see `understudy.kinds`."""
 
     def prediction_losses(
         self,
@@ -52,12 +52,12 @@ class PredictionLosses(Protocol):
 
 
 class Objectives(ABC):
-    """What a student is trained on, and what `DistillationTrainer` must capture of both models for it.
+    """The losses a student is trained on, and what `DistillationTrainer` must capture for them.
 
     Attributes:
-        weights: of each term, by its name (`hidden_2`) or its kind (`hidden`); 1 where not given.
-        layer_map: which teacher layers are compared with the student's; None where only logits are.
-        projection: how the student's states are brought to the teacher's width.
+        weights: the weight of each term, by name (`hidden_2`) or kind (`hidden`). Defaults to 1.
+        layer_map: the teacher layers that are compared with the student's; None if only logits are.
+        projection: how the student's states are projected to the teacher's width.
         attention: whether embeddings, queries and keys are captured too.
         logits: whether the models' heads are run.
         first_token_only: whether only the first token's states are kept.
@@ -72,12 +72,12 @@ class Objectives(ABC):
 
     @abstractmethod
     def compare(self, student: Representations, teacher: Representations, batch: Batch) -> Losses:
-        """Compare both sides on a batch: one loss for each example, or several by name."""
+        """Compare both models on a batch: return one loss per example, or several by name."""
 
     def losses(self, student: Representations, teacher: Representations, batch: Batch) -> dict[str, Tensor]:
-        """The losses of a batch by name, one value for each example; terms without a weight are left out."""
+        """Return the losses of a batch by name, one value per example, without terms of zero weight."""
         num_rows, *rest = batch["input_ids"].shape
-        if len(rest) == 2:  # the choices of a question are texts of their own
+        if len(rest) == 2:  # the choices of a question are separate texts
             batch = {**batch, "attention_mask": batch["attention_mask"].flatten(0, -2)}
         found = self.compare(student, teacher, batch)
         named = dict(found) if isinstance(found, Mapping) else {"loss": found}
@@ -92,25 +92,25 @@ class Objectives(ABC):
         return {name: loss for name, loss in named.items() if weight_of(name, self.weights)}
 
     def check(self, student: Representations, teacher: Representations) -> None:  # noqa: B027
-        """Raise where two models cannot be compared; called with what both show of a few tokens."""
+        """Raise if two models cannot be compared; called with their representations of a few tokens."""
 
     def weights_at(self, progress: float) -> Mapping[str, float]:
-        """The weights after a share of the steps; the same throughout, unless a subclass changes them."""
+        """Return the weights after a share of the steps; constant unless a subclass changes them."""
         return self.weights
 
     def total(self, terms: Mapping[str, Tensor], progress: float = 0.0) -> Tensor:
-        """The weighted sum of the terms, one value for each example (TinyBERT Eq. 6)."""
+        """Return the weighted sum of the terms, one value per example (TinyBERT Eq. 6)."""
         return weighted_sum(terms, self.weights_at(progress))
 
 
 @final
 @dataclass(frozen=True)
 class FunctionObjectives(Objectives):
-    """A function of your own.
+    """A user-defined function as objectives.
 
     Attributes:
         function: takes the student's and the teacher's `Representations` and the batch, and returns one loss
-            for each example: a tensor, or several by name.
+            per example: a tensor, or several by name.
 
     Example:
         >>> import torch
@@ -140,8 +140,8 @@ class TinyBertObjectives(Objectives):
     Attributes:
         layer_map: `uniform`, `top`, `bottom`, or a teacher layer for each student layer.
         weights: λ by term (`attention_2`) or kind of term (`attention`); 0 leaves a term out.
-        relation_heads: read both models as this many heads; needed where their numbers of heads differ.
-        padded: count padding too, as the published code does.
+        relation_heads: regroup both models into this many heads; needed if their head counts differ.
+        padded: include padding, as in the published code.
 
     Example:
         >>> TinyBertObjectives(layer_map="top", weights={"attention": 0.02}).projection
@@ -195,10 +195,10 @@ class TinyBertObjectives(Objectives):
 @final
 @dataclass(frozen=True)
 class PredictionObjectives(Objectives):
-    """TinyBERT's prediction layer (Eq. 10), as a task kind has it.
+    """TinyBERT's prediction layer (Eq. 10), as defined by a task kind.
 
     Attributes:
-        kind: defines the loss; `understudy.get_kind("classification")`, for one.
+        kind: defines the loss, e.g. `understudy.get_kind("classification")`.
     """
 
     kind: PredictionLosses
@@ -280,16 +280,16 @@ class JointObjectives(Objectives):
 @final
 @dataclass(frozen=True)
 class PatientObjectives(Objectives):
-    """Patient KD: labels, soft labels, and the first token's states of some layers (section 3).
+    """Patient KD: labels, soft labels, and the first token's hidden states at some layers (section 3).
 
     Without a `layer_map` it is plain soft labels, (1 − α) L_CE + α L_DS.
 
     Attributes:
         layer_map: `skip`, `last`, or the teacher layer of each student layer.
-        alpha: the share of the soft labels; the rest is the labels'.
-        beta: the weight of the states.
-        squared: multiply the soft labels' loss by the temperature squared, as the authors' code does.
-        normalized: divide states by their length first, as the paper does.
+        alpha: the share of the soft labels; the rest goes to the labels.
+        beta: the weight of the hidden states.
+        squared: multiply the soft-label loss by the temperature squared, as in the authors' code.
+        normalized: normalise the states to unit length first, as in the paper.
     """
 
     kind: PredictionLosses
@@ -323,5 +323,5 @@ class PatientObjectives(Objectives):
 
 
 def as_objectives(given: Objectives | Objective) -> Objectives:
-    """Objectives as they are, or a plain function with every default."""
+    """Wrap a plain function as objectives with default settings; return objectives unchanged."""
     return given if isinstance(given, Objectives) else FunctionObjectives(given)

@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset, Sampler
 
-# Rows are sorted by length within groups of this many batches: enough for nearly no padding, few
-# enough that an epoch's batches still differ from the last one's.
+# Rows are sorted by length within groups of this many batches: enough for almost no padding, and few enough
+# that batches still differ between epochs.
 BATCHES_PER_GROUP = 100
 
 
 def length_grouped_order(
     lengths: Sequence[int] | NDArray[np.int64], batch_size: int, seed: int, epoch: int
 ) -> NDArray[np.int64]:
-    """Every row once, neighbours of a batch alike in length, batches in random order.
+    """Return every row once, with similar lengths within a batch and batches in random order.
 
-    The rest that does not fill a batch comes last, so that every other batch is whole.
+    The remainder that does not fill a batch comes last, so that all other batches are full.
 
     >>> sorted(length_grouped_order([3, 9, 3, 9, 5], batch_size=2, seed=0, epoch=0).tolist())
     [0, 1, 2, 3, 4]
@@ -42,7 +42,7 @@ def length_grouped_order(
 
 
 class LengthGroupedSampler(Sampler[int]):
-    """`length_grouped_order` for a DataLoader; Trainer tells it the epoch."""
+    """`length_grouped_order` for a DataLoader; Trainer sets the epoch."""
 
     def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
         self.lengths = np.asarray(lengths)
@@ -61,10 +61,10 @@ class LengthGroupedSampler(Sampler[int]):
 
 
 def shuffled(place: int, size: int, seed: int, epoch: int) -> int:
-    """The row at a place of an epoch's order, without the order ever being written down.
+    """Return the row at a place of an epoch's order, without materialising the order.
 
-    A Feistel network over the next power of four, walked until it falls among the rows: a bijection for any
-    size, with no memory, so that 1e10 rows cost as little as ten.
+    Walks a Feistel network over the next power of four until it lands on a row: a bijection for any size that
+    needs no memory, so that 1e10 rows cost as little as ten.
 
     >>> sorted(shuffled(place, 5, seed=1, epoch=0) for place in range(5))
     [0, 1, 2, 3, 4]
@@ -86,7 +86,7 @@ _64_BITS = (1 << 64) - 1
 
 
 def _mix(value: int, key: int) -> int:
-    """64 bits that look random, of two numbers (the finaliser of SplitMix64, twice)."""
+    """Mix two numbers to 64 pseudo-random bits (the finaliser of SplitMix64, twice)."""
     mixed = key & _64_BITS
     for part in (value, key >> 64):
         mixed = (mixed + part + 0x9E3779B97F4A7C15) & _64_BITS
@@ -97,14 +97,14 @@ def _mix(value: int, key: int) -> int:
 
 
 class EndlessRows(Dataset[Any]):
-    """Rows epoch after epoch, each epoch in an order of its own, as one long sequence.
+    """Rows of one epoch after another, each epoch in its own order, as one long sequence.
 
-    Read from its start to its end, every step has a whole batch, every row comes once in an epoch, and a run
-    that was interrupted goes on at the next row, on however many processes.
+    Read from start to end, every step has a full batch, every row comes once per epoch, and an interrupted
+    run resumes at the next row, on any number of processes.
 
     Args:
-        rows: with a length, by number.
-        length: how many are read in all.
+        rows: a sequence of rows.
+        length: how many rows are read in total.
     """
 
     def __init__(self, rows: Any, length: int, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""The precision that a machine trains fastest in: bf16 where its processor computes in it, else fp32.
+"""The precision that a machine trains fastest in: bf16 if its hardware supports it, otherwise fp32.
 
 On a CPU without AMX or AVX512-BF16, bf16 is emulated: 2.8 times slower than fp32 (`docs/LOG.md`).
 """
@@ -17,9 +17,9 @@ from transformers import TrainingArguments
 from understudy.hardware import cpu_flags
 
 PrecisionName = Literal["auto", "bf16", "fp16", "fp32"]
-# Flags of CPUs with bf16 products: Intel's and AMD's, and ARM's.
+# CPU flags for bf16 products on Intel and AMD, and on ARM.
 _BF16_FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
-# Limits of oneDNN that still allow them; the variable is how a user keeps it to older instructions.
+# Values of oneDNN's limit that still allow bf16; users set it to restrict oneDNN to older instructions.
 _LIMIT = "ONEDNN_MAX_CPU_ISA"
 _LIMITS_WITH_BF16 = ("BF16", "FP16", "AMX", "AVX10", "ALL", "DEFAULT")
 
@@ -33,7 +33,7 @@ class Precision:
 
 
 def hardware_precision(*, use_cpu: bool = False) -> Precision:
-    """The precision that this machine trains fastest in."""
+    """Return the precision that this machine trains fastest in."""
     if torch.accelerator.is_available() and not use_cpu:
         return _accelerator_precision()
     limit = os.environ.get(_LIMIT, "").upper()
@@ -54,7 +54,7 @@ def _accelerator_precision() -> Precision:
 
 
 def precision_of(arguments: TrainingArguments, block: Mapping[str, Any]) -> Precision:
-    """The precision of a stage and why, for its result."""
+    """Return the precision of a stage, and the reason for it, for its result."""
     name: Any = "bf16" if arguments.bf16 else "fp16" if arguments.fp16 else "fp32"
     if "bf16" in block or "fp16" in block:
         return Precision(name, "the recipe says so")
@@ -62,7 +62,7 @@ def precision_of(arguments: TrainingArguments, block: Mapping[str, Any]) -> Prec
 
 
 def measure_precisions(repeats: int = 5) -> dict[str, float]:
-    """Training steps a second of one layer of an encoder on the CPU, in fp32 and in bf16."""
+    """Measure the training steps per second of one encoder layer on the CPU, in fp32 and in bf16."""
     torch.manual_seed(0)
     layer, states = torch.nn.Linear(384, 1536), torch.randn(1024, 384)
     speeds = {}

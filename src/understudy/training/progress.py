@@ -1,4 +1,4 @@
-"""How far a training is: a bar with its figures, or a line now and then where there is no terminal."""
+"""Training progress: a bar with figures, or an occasional line if there is no terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def stage_name(training_dir: Path) -> str:
-    """What is trained in a folder.
+    """Return the name of the stage that is trained in a folder.
 
     >>> stage_name(Path("students/mrpc/intermediate/training"))
     'intermediate'
@@ -34,7 +34,7 @@ def stage_name(training_dir: Path) -> str:
 
 
 def shown_figures(logs: Mapping[str, Any]) -> dict[str, str]:
-    """What people read of a log: loss, learning rate and dev scores.
+    """Select the figures of a log to show: loss, learning rate and dev scores.
 
     >>> shown_figures({"loss": 0.51234, "epoch": 1.0, "eval_f1": 0.9, "eval_runtime": 3.0})
     {'loss': '0.5123', 'dev f1': '0.9'}
@@ -45,14 +45,14 @@ def shown_figures(logs: Mapping[str, Any]) -> dict[str, str]:
         if name in ("loss", "learning_rate")
         or (
             name.startswith("eval_")
-            and not name.startswith("eval_loss_")  # single terms are too many for a line
+            and not name.startswith("eval_loss_")  # there are too many single terms for a line
             and not name.endswith(("runtime", "per_second"))
         )
     }
 
 
 class ProgressLines(TrainerCallback):
-    """A line with step and figures, at most one in half a minute: for logs that are no terminal."""
+    """A callback that logs step and figures at most twice a minute, if the output is not a terminal."""
 
     def __init__(self) -> None:
         self.figures: dict[str, str] = {}
@@ -76,9 +76,9 @@ class ProgressLines(TrainerCallback):
 
 
 class ProgressBar(ProgressCallback):
-    """Trainer's bar with the latest loss, learning rate and dev scores beside it.
+    """Trainer's bar with the latest loss, learning rate and dev scores.
 
-    Trainer's own writes each log as a dictionary to standard output, which is kept for `--json`.
+    Trainer's own bar writes each log as a dictionary to standard output, which is reserved for `--json`.
     """
 
     def __init__(self) -> None:

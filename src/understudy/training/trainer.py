@@ -1,4 +1,4 @@
-"""transformers' Trainer with the order of rows that the design asks for, and with named losses."""
+"""transformers' Trainer with a reproducible row order and named losses."""
 
 from __future__ import annotations
 
@@ -46,15 +46,14 @@ from understudy.training.progress import ProgressBar, ProgressLines
 
 # B batch
 
-EVALUATED = "eval_loss_"  # before a term's name, where it is logged
+EVALUATED = "eval_loss_"  # prefix of a term's name in the logs
 
 
 class OrderedTrainer(Trainer):
-    """Training rows in an order made of (seed, epoch) alone, evaluation rows in the given order.
+    """A Trainer whose training order depends only on (seed, epoch) and that does not reorder evaluation rows.
 
-    Trainer's own length grouping draws from the global random state, walks each group from long to
-    short, and shuffles evaluation rows too, so that predictions come back in another order than
-    their rows.
+    Trainer's own length grouping draws from the global random state, sorts each group from long to short, and
+    shuffles evaluation rows too, so that predictions are not in the order of their rows.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -68,7 +67,7 @@ class OrderedTrainer(Trainer):
         dataset = self.train_dataset if train_dataset is None else train_dataset
         if self.args.train_sampling_strategy != "group_by_length":
             return super()._get_train_sampler(dataset)
-        # The batch that every process sees together, so that they finish a step together.
+        # The batch of all processes together, so that they finish a step at the same time.
         batch_size = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
         assert isinstance(dataset, Dataset)  # Trainer's own type is wider
@@ -87,7 +86,7 @@ class OrderedTrainer(Trainer):
 
 
 class LogTheEnd(TrainerCallback):
-    """The last steps are logged too, also where a run is shorter than the steps between two logs."""
+    """A callback that also logs the last steps, even if a run is shorter than `logging_steps`."""
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -97,24 +96,24 @@ class LogTheEnd(TrainerCallback):
 
 
 class DistillationTrainer(OrderedTrainer):
-    """Trains a student on a teacher's representations, as transformers' Trainer trains a model.
+    """A Trainer that trains a student on a teacher's representations.
 
-    Every term of the objectives is logged by its name. A loss that becomes NaN stops the run and names its
-    rows. The teacher is frozen, stands outside the wrapped module, and is never saved.
+    Every term of the objectives is logged by name. A loss that becomes NaN stops the run and names its rows.
+    The teacher is frozen, is not part of the wrapped module, and is never saved.
 
     Args:
-        model: the student: a transformers model.
-        teacher: a transformers model with the same tokenizer; None where the rows carry its predictions in
+        model: the student, a transformers model.
+        teacher: a transformers model with the same tokenizer; None if the rows carry its predictions in
             `teacher_…` columns.
-        objectives: `TinyBertObjectives` and the like, or a function of both sides' representations that
-            returns one loss for each example.
+        objectives: e.g. `TinyBertObjectives`, or a function of both models' representations that returns one
+            loss per example.
         args: any TrainingArguments.
-        train_dataset: tokenised rows (`input_ids`, and `labels` where the objectives or the metrics need
-            them); `row` is named in messages, `length` groups by length.
-        eval_dataset: scored by `compute_metrics`; without it, the losses on some of its rows are reported.
-        channels: the teacher's channels that the student's were cut from, if it was.
-        projections: learnt before, to continue from.
-        options: everything else that Trainer takes.
+        train_dataset: tokenised rows (`input_ids`, and `labels` if the objectives or the metrics need them);
+            `row` is used in messages, `length` for grouping by length.
+        eval_dataset: rows for `compute_metrics`; without it, the losses on some of them are reported.
+        channels: the teacher's channels that the student's were cut from, if any.
+        projections: trained projections to continue from.
+        options: all other arguments of Trainer.
 
     Example:
         >>> trainer = DistillationTrainer(                                        # doctest: +SKIP
@@ -124,7 +123,7 @@ class DistillationTrainer(OrderedTrainer):
         >>> trainer.train()                                                       # doctest: +SKIP
     """
 
-    loss_is_scaled_for_ga = True  # compute_loss divides by the rows of the whole step
+    loss_is_scaled_for_ga = True  # compute_loss divides by the number of rows of the whole step
 
     def __init__(
         self,
@@ -154,9 +153,9 @@ class DistillationTrainer(OrderedTrainer):
             matched.projections.continue_from(projections)
         self.objectives = matched.objectives
         args = args or TrainingArguments("trainer_output")
-        args.remove_unused_columns = False  # the collator chooses
+        args.remove_unused_columns = False  # the collator selects columns
         if args.device.type == "cpu":
-            args.dataloader_pin_memory = False  # it serves copies to a device; without one it only warns
+            args.dataloader_pin_memory = False  # only useful for copies to a device; without one it warns
         if data_collator is None and processing_class is not None:
             data_collator = Collator(processing_class, keep_row=True)
         super().__init__(
@@ -172,7 +171,7 @@ class DistillationTrainer(OrderedTrainer):
         if teacher is not None:
             freeze(teacher)
             teacher.to(args.device)  # type: ignore[arg-type]  # transformers' decorator loses the type
-        # Trainer cannot see the student's labels through what is trained.
+        # Trainer cannot find the student's labels through the wrapping module.
         self.label_names = args.label_names or find_labels(type(matched.student))  # type: ignore[no-untyped-call]
         self.add_callback(LogTheEnd())
         self._sums: dict[str, Tensor] = {}
@@ -188,7 +187,7 @@ class DistillationTrainer(OrderedTrainer):
     def get_batch_samples(
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[Any], Any]:
-        """Read the micro-batches of a step, and count their rows on all processes."""
+        """Read the micro-batches of a step, and count their rows over all processes."""
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         self._num_steps += 1
         num_rows = torch.tensor(sum(len(batch["input_ids"]) for batch in batches), device=device)
@@ -201,15 +200,15 @@ class DistillationTrainer(OrderedTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """The loss of a micro-batch; all of a step add up to the mean over its rows."""
-        if return_outputs:  # only evaluation asks for them, of the student itself
+        """Return the loss of a micro-batch; those of a step add up to the mean over its rows."""
+        if return_outputs:  # only requested in evaluation, for the student itself
             return super().compute_loss(model, inputs, True, num_items_in_batch)
         rows = inputs.pop("row", None)
         terms = model(inputs, self.read_teacher(inputs))
         loss_B = self.objectives.total(terms, self.state.global_step / max(self.state.max_steps, 1))
         if not torch.isfinite(loss_B).all():
             raise TrainingError(_describe_bad(terms, loss_B, rows, self.state.global_step))
-        # DDP takes the mean over processes, which may have unequal numbers of rows.
+        # DDP averages over processes, which may have different numbers of rows.
         num_rows = len(loss_B) if num_items_in_batch is None else num_items_in_batch / self.args.world_size
         for name, term_B in terms.items():
             part = term_B.detach().sum() / num_rows
@@ -217,7 +216,7 @@ class DistillationTrainer(OrderedTrainer):
         return loss_B.sum() / num_rows
 
     def read_teacher(self, batch: Mapping[str, Tensor]) -> Representations:
-        """What the teacher shows on a batch, or what it said of these rows before."""
+        """Return the teacher's representations of a batch, computed or cached."""
         if self.teacher is None:
             return read_batch(batch, len(self.teacher_layers))
         with torch.no_grad(), autocast(self.args.device, autocast_dtype(self.args)):
@@ -249,7 +248,7 @@ class DistillationTrainer(OrderedTrainer):
         return losses
 
     def mean_losses(self, model: nn.Module, rows: Any) -> dict[str, float]:
-        """Mean of each term over up to 1,000 rows, evenly spread; every process computes all of them."""
+        """Return the mean of each term over up to 1,000 evenly spaced rows; every process computes all."""
         chosen = range(0, len(rows), math.ceil(len(rows) / _EVALUATED_ROWS) or 1)
         device = self.args.device
         model.to(device).eval()
@@ -265,8 +264,8 @@ class DistillationTrainer(OrderedTrainer):
         return {name: total / len(chosen) for name, total in sums.items()}
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Save the student as an ordinary model, with its projections beside it."""
-        if _internal_call:  # a checkpoint, to continue from
+        """Save the student as an ordinary model, together with its projections."""
+        if _internal_call:  # a checkpoint to resume from
             super().save_model(output_dir, _internal_call)
         elif self.args.should_save:
             folder = Path(str(output_dir or self.args.output_dir))
@@ -277,7 +276,7 @@ class DistillationTrainer(OrderedTrainer):
             save_projections(model.projections, folder)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Trainer's figures, and each term's mean over the steps since the last log."""
+        """Log Trainer's figures, and each term's mean over the steps since the last log."""
         if "loss" in logs and self._sums:
             means = torch.stack(list(self._sums.values())) / self._num_steps
             means = self.accelerator.reduce(means, reduction="mean")
@@ -290,7 +289,7 @@ _EVALUATED_ROWS, _EVALUATED_BATCH = 1_000, 32
 
 
 def autocast_dtype(arguments: TrainingArguments) -> torch.dtype:
-    """The precision of forward passes under these arguments."""
+    """Return the precision of forward passes under these arguments."""
     if arguments.bf16:
         return torch.bfloat16
     return torch.float16 if arguments.fp16 else torch.float32

@@ -1,1 +1,1 @@
-"""Output folders: names, hashes, recipe.yaml, result.json, what may be resumed."""
+"""Output folders: names, hashes, recipe.yaml, result.json, and which runs can be resumed."""

@@ -1,4 +1,4 @@
-"""An artifact's folder: replaced as a whole, and its card written again."""
+"""An artifact's folder, which is replaced as a whole, and its model card."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CARD = "README.md"
 
 
 def replace_artifact(folder: Path, made: Path) -> None:
-    """Put a finished artifact in the place of another, whose files are removed and no others."""
+    """Put a finished artifact in the place of an older one, removing only the old artifact's files."""
     if (folder / ARTIFACT).is_file():
         old = json.loads((folder / ARTIFACT).read_text("utf-8"))
         for name in (ARTIFACT, CARD, *old.get("files", ())):
@@ -33,7 +33,7 @@ def replace_artifact(folder: Path, made: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         made.replace(folder)
         return
-    # Somebody's files are there too: ours go in among them, and the one that says "finished" last.
+    # The folder holds other files too: move ours in, the one that marks the artifact as finished last.
     for file in sorted(made.rglob("*"), key=lambda path: path.name == ARTIFACT):
         if file.is_file():
             target = folder / file.relative_to(made)
@@ -42,7 +42,7 @@ def replace_artifact(folder: Path, made: Path) -> None:
 
 
 def speed_content(timed: Mapping[str, Any], teacher: str | None = None) -> dict[str, Any]:
-    """What a card says of a bench: the times of each form, and of the teacher where one took part."""
+    """Return a benchmark's content for the model card: times of each form, and of the teacher if timed."""
     forms = {name: model["form"] for name, model in timed["models"].items()}
     if teacher is not None:
         forms[teacher] = f"teacher, {forms[teacher]}"
@@ -53,11 +53,11 @@ def speed_content(timed: Mapping[str, Any], teacher: str | None = None) -> dict[
 
 
 def add_speed_to_card(folder: Path, student: str | Path, timed: Mapping[str, Any]) -> None:
-    """Write an artifact's card again with times that were measured after the export, beside other models.
+    """Rewrite an artifact's model card with times measured after the export, next to other models.
 
     Args:
-        student: what was exported.
-        timed: the content of a bench of the teacher, the student and the artifact.
+        student: the exported model.
+        timed: the content of a benchmark of the teacher, the student and the artifact.
     """
     artifact = read_artifact(folder)
     artifact = replace(

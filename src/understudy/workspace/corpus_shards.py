@@ -1,4 +1,4 @@
-"""The shards of a corpus: how each is made, checked and described."""
+"""The shards of a corpus: how they are written, checked and described."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from understudy.recipe.recipe import Recipe
 logger = logging.getLogger(__name__)
 
 
-HASHES = "documents"  # the first pass's folder, gone when all is done
+HASHES = "documents"  # folder of the first pass, removed at the end
 
 
 PARTS = (TRAIN, HELD_OUT)
@@ -49,11 +49,11 @@ _COUNTED = ("documents_kept", "blocks", "tokens")
 KEEP = "keep.npy"
 
 
-_LOOK_AT = 1_000  # documents, before anything is written
+_LOOK_AT = 1_000  # documents checked before anything is written
 
 
 def check_places(sources: Sequence[str], files: Mapping[str, int], output_dir: Path) -> None:
-    """What is written must not be among what is read."""
+    """Refuse an output folder that overlaps with the sources."""
     folders = [Path(source) for source in sources if "://" not in source and Path(source).is_dir()]
     inside = any(output_dir.is_relative_to(folder) for folder in folders)
     around = any(Path(file.removeprefix("file://")).is_relative_to(output_dir) for file in files)
@@ -76,11 +76,11 @@ def check_column(piece: Piece, column: str) -> None:
 
 @dataclass(frozen=True)
 class Shards:
-    """What the shards of a corpus were made of.
+    """A summary of the shards of a corpus.
 
     Attributes:
-        hash: of all documents.
-        files: counts, bytes and hash of each shard by its name.
+        hash: a hash of all documents.
+        files: counts, bytes and hash of each shard by name.
     """
 
     num_documents: int
@@ -93,9 +93,9 @@ class Shards:
 def make_shards(
     recipe: Recipe, pieces: Sequence[Piece], output_dir: Path, engine: Engine, workers: int
 ) -> Shards:
-    """Make every shard that is not there: first the hashes of all documents, then the blocks."""
+    """Write every missing shard: first the hashes of all documents, then the blocks."""
     assert recipe.corpus is not None
-    for leftover in output_dir.rglob("*.writing"):  # of a run that was killed
+    for leftover in output_dir.rglob("*.writing"):  # left by a killed run
         leftover.unlink()
     for name in (HASHES, TRAIN, HELD_OUT):
         (output_dir / name).mkdir(exist_ok=True)
@@ -124,7 +124,7 @@ def make_shards(
 def run_pass(
     title: str, engine: Engine, workers: int, files: Sequence[Path], make_job: Any, *arguments: Any
 ) -> None:
-    """Make the files of a pass that are not there, with a progress bar."""
+    """Write the missing files of a pass, with a progress bar."""
     missing = [number for number, file in enumerate(files) if not file.exists()]
     if len(missing) < len(files):
         logger.warning("%s: %d of %d are done already.", title, len(files) - len(missing), len(files))
@@ -135,7 +135,7 @@ def run_pass(
 
 
 def make_hash_job(column: str, pieces: Sequence[Piece], output_dir: Path) -> Job:
-    """Writes the hashes of a piece's documents."""
+    """Return a job that writes the hashes of a piece's documents."""
 
     def job(number: int) -> None:
         hashes = hash_documents(read_documents(pieces[number], column))
@@ -148,8 +148,8 @@ def make_hash_job(column: str, pieces: Sequence[Piece], output_dir: Path) -> Job
 def make_block_job(
     recipe_yaml: str, bounds: Sequence[tuple[int, int]], pieces: Sequence[Piece], output_dir: Path
 ) -> Job:
-    """Writes the blocks of a piece's documents, those held out first."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # as many processes as were asked for
+    """Return a job that writes the blocks of a piece's documents, held-out ones first."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # no more processes than requested
     recipe = Recipe.from_mapping(yaml.safe_load(recipe_yaml))
     settings = recipe.corpus
     assert settings is not None
@@ -165,7 +165,7 @@ def make_block_job(
         for text, is_kept, is_held_out in zip(documents, keep, held_out, strict=True):
             if is_kept and text is not None:
                 texts[HELD_OUT if is_held_out else TRAIN].append(text)
-        # The file of training blocks says that the piece is done: it comes last.
+        # The file of training blocks marks the piece as done, so it is written last.
         for place, (part, chosen) in enumerate(texts.items()):
             blocks = maker(chosen, np.random.default_rng([recipe.seed, number, place]))
             write_blocks(
@@ -176,18 +176,18 @@ def make_block_job(
 
 
 def shard_path(output_dir: Path, part: str, number: int) -> Path:
-    """The file of a shard."""
+    """Return the path of a shard."""
     return output_dir / part / f"part-{number:06d}.arrow"
 
 
 def describe_shard(file: Path) -> dict[str, Any]:
-    """A shard in result.json."""
+    """Describe a shard for result.json."""
     counts = block_counts(file)
     return {name: counts[name] for name in _COUNTED} | {"bytes": file.stat().st_size, "hash": hash_file(file)}
 
 
 def sum_counts(files: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Counts of all shards by part, and their bytes."""
+    """Sum the counts of all shards by part, and their bytes."""
     counts = {
         name: {part: sum(one[name] for file, one in files.items() if file.startswith(part)) for part in PARTS}
         for name in _COUNTED

@@ -1,4 +1,4 @@
-"""Output folders: what lies where in them, and which may be continued or replaced."""
+"""Output folders: their layout, and which may be resumed or replaced."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from understudy.recipe.resolve import input_paths
 RESULT = "result.json"
 
 
-OUTCOMES = "outcomes.npz"  # of every row, beside a distillation's result.json
+OUTCOMES = "outcomes.npz"  # per row, next to a distillation's result.json
 
 
-TRAINING_FOLDER = "training"  # checkpoints and tracker logs, beside the model
+TRAINING_FOLDER = "training"  # checkpoints and tracker logs, next to the model
 
 
 RECIPE = "recipe.yaml"
 
 
-# And its stages.
+# The stages of a distillation.
 INTERMEDIATE, PREDICTION, JOINT = "intermediate", "prediction", "joint"
 SOFT_LABELS, PATIENT = "soft-labels", "patient"
 
@@ -48,7 +48,7 @@ ARTIFACT_FOLDER, BENCH = "artifact", "bench"
 
 
 def check_is_folder(output_dir: Path) -> None:
-    """Refuse a file, and what would lie below one."""
+    """Refuse an output folder that is a file, or lies below one."""
     there = next(path for path in (output_dir, *output_dir.parents) if path.exists())
     if not there.is_dir():
         raise OutputError(f"--output-dir must be a folder; {there} is a file.")
@@ -57,10 +57,10 @@ def check_is_folder(output_dir: Path) -> None:
 def check_output(
     output_dir: Path, recipe: Recipe, *, overwrite: bool, may_differ: Sequence[str] = ()
 ) -> None:
-    """Refuse a folder that is neither new nor the same run to be continued. Nothing is written yet.
+    """Refuse a folder that is neither new nor the same run to be resumed. Nothing is written yet.
 
     Args:
-        may_differ: dotted keys that a run may be continued with other values of.
+        may_differ: dotted keys whose values may change when a run is resumed.
     """
     check_is_folder(output_dir)
     check_apart(output_dir, input_paths(recipe))
@@ -76,12 +76,12 @@ def check_output(
         )
     is_ours = saved.exists() or (output_dir / RESULT).exists()
     if output_dir.is_dir() and not is_ours and any(output_dir.iterdir()):
-        # Not even with --overwrite: it would remove files that no command of ours has written.
+        # Not even with --overwrite, which would remove files that we did not write.
         raise OutputError(f"{output_dir} is not empty and not a run of ours. Use another --output-dir.")
 
 
 def check_apart(output_dir: Path, inputs: Iterable[str | Path]) -> None:
-    """Refuse an output folder that contains what the command reads."""
+    """Refuse an output folder that contains an input of the command."""
     for given in inputs:
         path = Path(given).expanduser().resolve()
         if path.exists() and path.is_relative_to(output_dir.expanduser().resolve()):
@@ -99,7 +99,7 @@ def _same(saved: str, recipe: Recipe, may_differ: Sequence[str]) -> bool:
 
 
 def start_output(output_dir: Path, recipe: Recipe, hashes: Mapping[str, str], *, overwrite: bool) -> None:
-    """Make the folder and write down what the run is made of; a run on other inputs is not continued."""
+    """Create the folder and record the run's inputs; refuse to resume a run on other inputs."""
     inputs = json.dumps(hashes, indent=2) + "\n"
     saved = output_dir / INPUTS
     if saved.exists() and not overwrite and saved.read_text("utf-8") != inputs:

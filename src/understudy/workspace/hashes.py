@@ -1,4 +1,4 @@
-"""What a figure depends on: hashes of models and versions of packages."""
+"""Hashes of models and versions of packages, on which results depend."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from understudy.recipe.recipe import Recipe
 
 
 def versions() -> dict[str, str]:
-    """Of everything that can change a figure."""
+    """Return the versions of everything that can change a result."""
     names = ("torch", "transformers", "datasets", "tokenizers", "numpy")
     ours = {"python": platform.python_version(), "understudy": metadata.version("understudy-distill")}
     return ours | {name: metadata.version(name) for name in names}
 
 
-# Beside weights and config, the files that decide how a model reads a text.
+# Tokenizer files, which affect the inputs of a model.
 _TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -36,14 +36,14 @@ _TOKENIZER_FILES = (
 
 
 def hash_model(model: str) -> str:
-    """Hash a model's weights, config and tokenizer; a hub model is its name and commit."""
+    """Hash a model's weights, config and tokenizer; a hub model is identified by its name and commit."""
     folder = Path(model).expanduser()
     if not folder.is_dir():
         try:
             name, revision = split_revision(model)
             commit = extract_commit_hash(cached_file(name, "config.json", revision=revision), None)
         except OSError:
-            load_config(model)  # says what is wrong
+            load_config(model)  # explains what is wrong
             raise
         if commit is None:
             raise ModelError(f"the hub's commit of {model!r} cannot be told. Save the model to a folder.")
@@ -57,6 +57,6 @@ def hash_model(model: str) -> str:
 
 
 def hash_start(recipe: Recipe) -> dict[str, str]:
-    """The hash of what a student is started from, where that is a model of its own."""
+    """Hash the model that a student starts from, if it has one of its own."""
     name = recipe.student.model or recipe.student.source
     return {"student": hash_model(name)} if name is not None else {}

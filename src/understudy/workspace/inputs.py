@@ -1,4 +1,4 @@
-"""How text becomes a model's inputs and logits become predictions, saved with students and artifacts."""
+"""The description of a model's inputs and predictions, saved with students and artifacts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finished models in their folders, loaded to be scored."""
+"""Finished models in their folders, loaded for scoring or export."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refuse_unfinished(model: str | Path) -> None:
 
 
 def load_to_score(model: str, run: Recipe, data: TaskData) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """A finished model that fits the data, and its tokenizer."""
+    """Load a finished model that fits the data, and its tokenizer."""
     refuse_unfinished(model)
     config = load_config(model)
     tokenizer = load_tokenizer(model)
@@ -43,7 +43,7 @@ def load_to_score(model: str, run: Recipe, data: TaskData) -> tuple[PreTrainedMo
 
 
 def load_subject(model: str, run: Recipe, *, openvino: bool) -> ExportSubject:
-    """Load a model to export, and the rows it is tried on."""
+    """Load a model to export, and the rows to test it on."""
     names = [*dev_splits(run.task_definition, run.data), *(["train"] if openvino else [])]
     labels = model_labels(load_config(model), run.task_definition)
     data = load_data(run.task_definition, run.data, names, labels=labels)

@@ -1,7 +1,7 @@
-"""Models and datasets that a caller has in memory, written to the cache for the stages to read.
+"""Models and datasets in memory, written to the cache for the stages to read.
 
 A stage reads from paths, so that it can be interrupted, resumed and reproduced. An object is saved under a
-hash of its content: the same one lands in the same place, and the run that uses it is continued.
+hash of its content: the same object gets the same path, so a run that uses it can be resumed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from understudy.data.sources import SPLITS, hash_saved_dataset
 from understudy.errors import DataError, ModelError, RecipeError
 from understudy.workspace.hashes import hash_model
 
-# The hub's names of our splits.
+# Other names for our splits.
 _SPLIT_NAMES = {"validation": "dev", "val": "dev", "eval": "dev"}
 
 
@@ -31,7 +31,7 @@ def model_path(
     *,
     revision: str | None = None,
 ) -> str:
-    """The folder or hub name of a model; a model in memory is saved with its tokenizer first.
+    """Return the folder or hub name of a model; a model in memory is saved with its tokenizer first.
 
     Args:
         revision: a commit, tag or branch of a hub model.
@@ -55,11 +55,11 @@ def model_path(
 
 
 def data_settings(data: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
-    """The recipe's settings for data given as a folder, a hub name, files, or datasets in memory.
+    """Return the recipe settings for data given as a folder, a hub name, files, or datasets in memory.
 
     Args:
-        data: a mapping has splits: `{"train": …, "dev": …}` or a `DatasetDict`, whose values are paths or
-            `datasets.Dataset`.
+        data: a mapping holds splits: `{"train": …, "dev": …}` or a `DatasetDict`, with paths or
+            `datasets.Dataset` as values.
     """
     if data is None:
         return {}
@@ -83,7 +83,7 @@ def _save(dataset: Dataset, folder: Path) -> None:
 
 
 def _keep(what: str, write: Callable[[Path], None], hash_content: Callable[[Path], str]) -> Path:
-    """Write to a folder of the cache that is named by a hash of its content."""
+    """Write to a cache folder named after a hash of its content."""
     parent = cache_folder() / what
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=parent, prefix="writing-") as temporary:
@@ -94,7 +94,7 @@ def _keep(what: str, write: Callable[[Path], None], hash_content: Callable[[Path
             try:
                 written.rename(folder)
             except OSError:
-                if not folder.exists():  # else another process wrote the same
+                if not folder.exists():  # otherwise another process wrote the same
                     raise
         else:
             shutil.rmtree(written)

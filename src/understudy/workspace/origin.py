@@ -1,4 +1,4 @@
-"""Where a student comes from, as far as the folders around it tell."""
+"""The origin of a student, read from the folders around it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from understudy.workspace.recipes import saved_recipe
 
 
 def find_origin(student: str, model: str) -> Origin:
-    """What the run that made a student left beside it."""
+    """Read the origin of a student from the files that its run left next to it."""
     saved = saved_recipe(model)
     name = _title(Path(student).resolve()) if Path(student).is_dir() else student
     if saved is None or not saved.with_name(RESULT).is_file():
@@ -38,19 +38,19 @@ def find_origin(student: str, model: str) -> Origin:
 
 
 def _title(folder: Path) -> str:
-    """What a student is called: its folder's name, or the run's where that says no more than what it is."""
+    """Return a student's title: its folder's name, or the run's if the folder has a generic name."""
     return folder.parent.name if folder.name in (DISTILLED, STUDENT) else folder.name
 
 
 def _teacher_name(teacher: str | None) -> str | None:
-    """The encoder that became the teacher, where it is known; else the teacher's own name."""
+    """Return the encoder that the teacher was fine-tuned from, if known, otherwise the teacher's own name."""
     saved = saved_recipe(teacher) if teacher is not None else None
     encoder = load_recipe(saved).model if saved is not None else None
     return f"{_shown(encoder)}, fine-tuned" if encoder is not None else _shown(teacher)
 
 
 def _shown(name: str | None) -> str | None:
-    """A hub name as it is; of a path its last part, for the rest is somebody's machine."""
+    """Return a hub name unchanged, and only the last part of an absolute path, for privacy."""
     return Path(name).name if name is not None and Path(name).is_absolute() else name
 
 

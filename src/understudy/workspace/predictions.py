@@ -1,4 +1,4 @@
-"""Predictions of every row in a file, to look at and to compare."""
+"""A file of the predictions for every row, for inspection and comparison."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def write_predictions(
     scores: Mapping[str, Score],
     others: Mapping[str, Score] | None,
 ) -> None:
-    """Every row with its fields, its label, and what one model or both said of it."""
+    """Write every row with its fields, its label, and the predictions of one or both models."""
     lines = []
     for split, rows in data.splits.items():
         said = {"prediction": scores[split]} | ({"against": others[split]} if others else {})
@@ -36,7 +36,7 @@ def write_predictions(
 
 
 def read_predictions(path: Path, split: str) -> list[dict[str, Any]]:
-    """The rows of a split that `write_predictions` has written."""
-    # Not splitlines: a text may have other ends of lines in it.
+    """Read the rows of a split from a file written by `write_predictions`."""
+    # Not splitlines: a text may contain other line separators.
     rows = [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
     return [row for row in rows if row["split"] == split]

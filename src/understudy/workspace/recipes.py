@@ -1,4 +1,4 @@
-"""The recipe that a model was made by, found beside it."""
+"""The recipe saved with a model."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from understudy.workspace.folders import RECIPE
 
 
 def saved_recipe(model: str | Path) -> Path | None:
-    """In a model's folder, or above a student's, which is an ordinary model and nothing else."""
+    """Return the recipe in a model's folder, or in the folder above a student's; None if there is none."""
     folder = Path(model).expanduser()
     places = [folder / RECIPE] + ([folder.resolve().parent / RECIPE] if folder.name == STUDENT else [])
     return next((place for place in places if place.is_file()), None)
 
 
 def why_no_recipe(model: str | Path) -> str:
-    """What is said of a model where `saved_recipe` finds none."""
+    """Explain why `saved_recipe` finds no recipe for a model."""
     is_folder = Path(model).expanduser().is_dir()
     return f"{model} has no {RECIPE} that would tell it" if is_folder else f"{model} is not a folder here"
 
@@ -34,7 +34,7 @@ def evaluation_recipe(
     recipe: str | Path | None,
     settings: Sequence[str] | Mapping[str, Any],
 ) -> Recipe:
-    """The recipe given, else the one saved beside the model, else one of task and data alone."""
+    """Return the given recipe, or the one saved with the model, or one with only the task and data."""
     saved = saved_recipe(model)
     if recipe is None and task is None and saved is not None:
         recipe = saved

@@ -1,4 +1,4 @@
-"""What every stage leaves behind: result.json and recipe.yaml, written last and whole."""
+"""The result files of every stage, written atomically at its end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from understudy.workspace.folders import OUTCOMES, RESULT
 def read_estimates(
     figures: Mapping[str, Mapping[str, Mapping[str, float]]],
 ) -> dict[str, dict[str, Estimate]]:
-    """Read figures by split and metric, as result.json has them."""
+    """Parse the figures of result.json by split and metric."""
     return {
         split: {name: Estimate(**figure) for name, figure in metrics.items()}
         for split, metrics in figures.items()
@@ -31,7 +31,7 @@ def read_estimates(
 
 @dataclass(frozen=True)
 class StageResult:
-    """A finished stage: its folder (where it has one) and the content of its result.json."""
+    """A finished stage: its folder, if it has one, and the content of its result.json."""
 
     output_dir: Path | None
     content: dict[str, Any]
@@ -56,19 +56,19 @@ class StageResult:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Versions of the packages that made it."""
+        """Versions of the packages that produced it."""
         return dict(self.content["versions"])
 
 
 def write_result(output_dir: Path, content: Mapping[str, Any]) -> None:
-    """result.json: its presence says that the stage is finished."""
+    """Write result.json, whose presence marks the stage as finished."""
     write_atomically(
         output_dir / RESULT, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     )
 
 
 def write_outcomes(output_dir: Path, scores: Mapping[str, Mapping[str, Score]]) -> None:
-    """Save what every row came to, so that runs can be compared row by row later."""
+    """Save the outcome of every row, so that runs can be compared row by row later."""
     arrays = {
         f"{who}/{split}": score.predictions.outcomes
         for who, splits in scores.items()
@@ -93,7 +93,7 @@ def read_outcomes(output_dir: Path, who: str, split: str) -> NDArray[np.float64]
 
 
 def data_content(data: TaskData) -> dict[str, Any]:
-    """The part of result.json that says what was read."""
+    """Return the part of result.json that describes the data."""
     return {
         "labels": data.labels,
         "columns": dict(data.columns),

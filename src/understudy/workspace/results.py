@@ -1,6 +1,6 @@
-"""Typed results of the stages: what result.json says, as attributes.
+"""Typed results of the stages, with the content of result.json as attributes.
 
-`content` is always the whole of result.json. The properties name the figures that people ask for.
+`content` is always the whole of result.json. The properties expose the most useful figures.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from understudy.workspace.result import StageResult, read_estimates
 
 
 class TrainingResult(StageResult):
-    """A result of a stage that trained a model."""
+    """The result of a stage that trains a model."""
 
     @property
     def steps(self) -> int:
@@ -45,7 +45,7 @@ class EvaluateResult(StageResult):
 
     @property
     def teacher_scores(self) -> dict[str, dict[str, Estimate]] | None:
-        """The other model's scores by split and metric; None where there was no other."""
+        """The other model's scores by split and metric; None if there was no other."""
         against = self.content.get("against")
         return read_estimates(against["scores"]) if against is not None else None
 
@@ -61,7 +61,7 @@ class EvaluateResult(StageResult):
 
 
 class DistillResult(EvaluateResult):
-    """A student beside its teacher."""
+    """A student compared with its teacher."""
 
     @property
     def parameters(self) -> int:
@@ -89,9 +89,9 @@ class ModelFigures:
 
     Attributes:
         name: `teacher`, `student`, or `student, int8`.
-        form: what runs it, e.g. `torch fp32`.
-        milliseconds: median time of a batch, by the number of texts in it.
-        times_faster: than the teacher, by the number of texts.
+        form: the precision and engine, e.g. `fp32 (torch)`.
+        milliseconds: median time of a batch, by batch size.
+        times_faster: speed-up over the teacher, by batch size.
     """
 
     name: str
@@ -131,7 +131,7 @@ class ExportResult(StageResult):
 
     @property
     def models(self) -> dict[str, ExportedFigures]:
-        """`fp32`, `int8` and others by name."""
+        """The exported models by name: `fp32`, `int8` and others."""
         return {
             name: ExportedFigures(model["bytes"], read_estimates(model["scores"]))
             for name, model in self.content["models"].items()
@@ -139,13 +139,13 @@ class ExportResult(StageResult):
 
     @property
     def default(self) -> str:
-        """The format that `Predictor` opens."""
+        """The format that `Predictor` opens by default."""
         return str(self.content["default"])
 
 
 @dataclass(frozen=True)
 class TimingRow:
-    """How fast one model is, for one number of threads, texts and tokens."""
+    """The speed of one model for a given number of threads, texts and tokens."""
 
     model: str
     threads: int
@@ -177,12 +177,12 @@ class AugmentResult(StageResult):
 
     @property
     def num_rows(self) -> int:
-        """Rows that were read."""
+        """Number of rows that were read."""
         return int(self.content["augmented"]["rows"])
 
     @property
     def num_written(self) -> int:
-        """Rows that were written, the originals included."""
+        """Number of rows that were written, including the originals."""
         return int(self.content["augmented"]["written"])
 
     @property
@@ -203,12 +203,12 @@ class CorpusResult(StageResult):
 
     @property
     def num_blocks(self) -> dict[str, int]:
-        """Blocks to train on and held out."""
+        """Number of blocks for training and held out."""
         return dict(self.content["corpus"]["blocks"])
 
     @property
     def num_tokens(self) -> dict[str, int]:
-        """Tokens to train on and held out."""
+        """Number of tokens for training and held out."""
         return dict(self.content["corpus"]["tokens"])
 
     @property
@@ -274,13 +274,13 @@ class AblateResult(StageResult):
 
 @dataclass(frozen=True)
 class PlanResult:
-    """What a recipe will cost."""
+    """The cost of a recipe."""
 
     content: dict[str, Any]
 
     @property
     def hours(self) -> dict[str, float]:
-        """Hours by machine: `this machine` was measured, the others follow from their peak rate."""
+        """Hours by machine: measured for `this machine`, computed from peak rates for the others."""
         return dict(self.content["hours"])
 
     @property
@@ -297,10 +297,10 @@ class PlanResult:
 
     @property
     def disk(self) -> dict[str, float]:
-        """Bytes that the output takes, while it runs and when it is done."""
+        """Bytes that the output takes, at most and when done."""
         return dict(self.content["disk"])
 
     @property
     def memory(self) -> dict[str, float]:
-        """Bytes of the weights, and the peak that was measured."""
+        """Bytes of the weights, and the measured peak."""
         return dict(self.content["memory"])

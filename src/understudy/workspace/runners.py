@@ -1,4 +1,4 @@
-"""Open a model in the process that runs it. Nothing is imported before that needs more than it."""
+"""Open a model in the process that runs it, importing only what that model needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def open_folder(folder: str, auto_class: str, kind_name: str | None, threads: int) -> Run:
-    """A model's folder in torch, in fp32."""
+    """Open a model's folder in torch, in fp32."""
     from understudy.kinds import get_kind
 
     kind = get_kind(kind_name) if kind_name is not None else None
@@ -33,7 +33,7 @@ def open_folder(folder: str, auto_class: str, kind_name: str | None, threads: in
 
 
 def open_artifact(folder: str, model: str, threads: int) -> Run:
-    """One of an artifact's models."""
+    """Open one of an artifact's models."""
     from understudy.artifacts.artifact import read_artifact
     from understudy.artifacts.session import open_model
 

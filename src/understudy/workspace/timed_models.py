@@ -1,4 +1,4 @@
-"""Models on disk that can be timed: folders in torch, artifacts in each of their forms."""
+"""Models on disk that can be timed: folders in torch, and artifacts in each of their forms."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from understudy.workspace.runners import open_artifact, open_folder
 
 @dataclass(frozen=True)
 class TimedModel:
-    """A candidate, and what is known of it without running it.
+    """A candidate, and what is known about it without running it.
 
     Attributes:
-        bytes: of its weights on disk.
-        scores: metric to value, on the first development set; empty where nobody scored it.
+        bytes: the size of its weights on disk.
+        scores: metric to value, on the first development set; empty if it was never scored.
     """
 
     candidate: Candidate
@@ -45,7 +45,7 @@ class TimedModel:
 
 
 def find_models(model: str) -> list[TimedModel]:
-    """A folder's model, or those of an artifact."""
+    """Return a folder's model, or those of an artifact."""
     if Path(model).suffix == ".json" or _is_bench(Path(model) / RESULT):
         raise RecipeError(
             f"{model} holds figures of another run. Machines and moments differ: give the models themselves, "
@@ -125,7 +125,7 @@ def _torch_model(folder: str, shown: str) -> TimedModel:
 
 
 def first_scores(scores: Any) -> dict[str, float]:
-    """Metric to value on the first split."""
+    """Return metric to value on the first split."""
     for metrics in scores.values():
         return {name: figure["value"] for name, figure in metrics.items()}
     return {}

@@ -1,1 +1,1 @@
-"""The kind classification."""
+"""The classification kind."""

@@ -1,4 +1,4 @@
-"""Learning classification: cross entropy with labels and with a teacher's predictions."""
+"""Training for classification: cross entropy with labels and with a teacher's predictions."""
 
 from __future__ import annotations
 

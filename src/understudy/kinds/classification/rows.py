@@ -1,4 +1,4 @@
-"""Rows of classification: a text or a pair, and its class."""
+"""Rows of classification: a text or a pair, with its class."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ClassificationRows(TextRows):
         return [name] if is_clean(name) else []  # others are reported with their rows
 
     def order_labels(self, found: Iterable[str]) -> tuple[str, ...]:
-        """Numbers in their order, words alphabetically."""
+        """Sort numbers numerically and words alphabetically."""
         found = list(found)
         if len(found) < 2:
             raise DataError(

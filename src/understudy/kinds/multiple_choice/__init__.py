@@ -1,1 +1,1 @@
-"""The kind multiple choice."""
+"""The multiple-choice kind."""

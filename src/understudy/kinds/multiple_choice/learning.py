@@ -1,4 +1,4 @@
-"""Learning multiple choice: cross entropy over the choices of a question."""
+"""Training for multiple choice: cross entropy over the choices of a question."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from understudy.objectives.tinybert import prediction_loss
 
 
 class MultipleChoice(MultipleChoiceRows, Kind):
-    """The best of several choices; each is a text of its own to the model."""
+    """The best of several choices; the model reads each as a separate text."""
 
     accepts_predictions = True
 
@@ -74,7 +74,7 @@ class MultipleChoice(MultipleChoiceRows, Kind):
         return find_metric(name, of="classes")
 
     def sides(self, row: Row, stop_words: frozenset[str], *, swap_entities: bool) -> list[Side]:
-        """The context or one of the choices, never the question."""
+        """Return the context and each choice, but never the question."""
         sides = [plain_side("context", row["context"], stop_words)]
         return sides + [plain_side(f"choices.{n}", text, stop_words) for n, text in enumerate(row["choices"])]
 

@@ -1,4 +1,4 @@
-"""Rows of multiple choice: a context, perhaps a question, and choices of which one is right."""
+"""Rows of multiple choice: a context, optionally a question, and choices of which one is correct."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class MultipleChoiceRows(RowKind):
         choices = values["choices"]
         if not isinstance(choices, Sequence) or isinstance(choices, str) or len(choices) < 2:
             raise BadRowError("choices have the wrong form", "choices must be a list of at least two texts")
-        # RACE says A, B, C, D; others say 0, 1, 2, 3.
+        # RACE labels are A, B, C, D; others are 0, 1, 2, 3.
         names = {chr(ord("A") + index): index for index in range(len(choices))}
         names |= {str(index): index for index in range(len(choices))}
         return {
             "context": check_text(values["context"], "context"),
-            # A question may be absent: then the context is continued by the choice.
+            # Without a question, the choice continues the context.
             "question": check_text(values["question"], "question") if values.get("question") else "",
             "choices": [check_text(choice, f"choice {index}") for index, choice in enumerate(choices)],
             "label": label_id(values["label"], names),
@@ -56,7 +56,7 @@ class MultipleChoiceRows(RowKind):
     def encode(
         self, batch: Batch, reader: TextReader, names: Sequence[str], inside: Sequence[int] | None = None
     ) -> Encoded:
-        """Each choice beside the context; `input_ids` is a list for each choice."""
+        """Encode each choice with the context; `input_ids` has one list per choice."""
         rows = [
             model_columns(reader.choices(context, question, choices), names)
             for context, question, choices in zip(

@@ -1,1 +1,1 @@
-"""The kind question answering."""
+"""The question-answering kind."""

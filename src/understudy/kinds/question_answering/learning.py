@@ -1,4 +1,4 @@
-"""Learning extractive question answering: cross entropy over starts and over ends."""
+"""Training for extractive question answering: cross entropy over start and end positions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LABELS = {"start_logits": "start_positions", "end_logits": "end_positions"}
 
 
 class QuestionAnswering(QuestionAnsweringRows, Kind):
-    """An answer that stands in the context, or none."""
+    """An answer span in the context, or no answer."""
 
     def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:
         text = Value("string")
@@ -53,7 +53,7 @@ class QuestionAnswering(QuestionAnsweringRows, Kind):
         temperature: float,
         padded: bool,
     ) -> dict[str, Tensor]:
-        """TinyBERT Eq. 10 over positions, half for starts and half for ends."""
+        """Return TinyBERT Eq. 10 over positions, half for starts and half for ends."""
         return {
             name: 0.5
             * span_prediction_loss(
@@ -124,7 +124,7 @@ class QuestionAnswering(QuestionAnsweringRows, Kind):
         return own_metric(name, self.metrics)
 
     def sides(self, row: Row, stop_words: frozenset[str], *, swap_entities: bool) -> list[Side]:
-        """The question or the context, but not an answer's words."""
+        """Return the question and the context, without the words of answers."""
         answers = row["answers"]
         taken = [
             (start, start + len(text))

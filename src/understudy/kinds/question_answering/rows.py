@@ -1,4 +1,4 @@
-"""Rows of extractive question answering: a question, a context, and answers in it."""
+"""Rows of extractive question answering: a question, a context, and answer spans in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from understudy.kinds.given import check_given, name_fields
 
 
 class QuestionAnsweringRows(RowKind):
-    """An answer that stands in the context, or none."""
+    """An answer span in the context, or no answer."""
 
     name = "question-answering"
     auto_class = "AutoModelForQuestionAnswering"
@@ -70,10 +70,10 @@ class QuestionAnsweringRows(RowKind):
     def encode(
         self, batch: Batch, reader: TextReader, names: Sequence[str], inside: Sequence[int] | None = None
     ) -> Encoded:
-        """Windows over long contexts.
+        """Encode long contexts as overlapping windows.
 
-        A window that does not hold the whole first answer has the first token ([CLS]) as its target, as
-        for a question without an answer.
+        A window that does not contain the whole first answer has the first token ([CLS]) as its target, like
+        a question without an answer.
         """
         windows = list(reader.questions(batch["question"], batch["context"]))
         encoded = model_columns([window.encoding for window in windows], names)
@@ -127,7 +127,7 @@ class QuestionAnsweringRows(RowKind):
 def _answer_tokens(
     answers: Mapping[str, list[Any]], starts: Sequence[int], ends: Sequence[int]
 ) -> tuple[int, int]:
-    """First and last token of the first answer, or (0, 0) where the window does not hold it whole."""
+    """Return the first and last token of the first answer, or (0, 0) if it is not wholly in the window."""
     if not answers["text"]:
         return 0, 0
     first_character = answers["answer_start"][0]

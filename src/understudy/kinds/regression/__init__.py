@@ -1,1 +1,1 @@
-"""The kind regression."""
+"""The regression kind."""

@@ -1,4 +1,4 @@
-"""Learning regression: squared error to the label and to a teacher's number."""
+"""Training for regression: squared error to the label and to a teacher's score."""
 
 from __future__ import annotations
 

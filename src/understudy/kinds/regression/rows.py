@@ -1,4 +1,4 @@
-"""Rows of regression: a text or a pair, and a number."""
+"""Rows of regression: a text or a pair, with a number."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The kind token classification."""
+"""The token-classification kind."""

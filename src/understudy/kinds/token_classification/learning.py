@@ -1,4 +1,4 @@
-"""Learning token classification: cross entropy at every token."""
+"""Training for token classification: cross entropy at every token."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from understudy.objectives.tinybert import token_prediction_loss
 
 
 class TokenClassification(TokenClassificationRows, Kind):
-    """Entities among the words of a text, in IOB tags."""
+    """Entities among the words of a text, as IOB tags."""
 
     has_entities = True
 
@@ -88,7 +88,7 @@ class TokenClassification(TokenClassificationRows, Kind):
         return own_metric(name, self.metrics)
 
     def sides(self, row: Row, stop_words: frozenset[str], *, swap_entities: bool) -> list[Side]:
-        """Words outside of entities; entities as wholes where they may be swapped."""
+        """Return the words outside entities, and whole entities if they may be swapped."""
         words, starts = row["words"], word_starts(row["words"])
         places = []
         for word, start, tag in zip(words, starts, row["tags"], strict=True):
@@ -100,12 +100,12 @@ class TokenClassification(TokenClassificationRows, Kind):
         return [Side("words", " ".join(words), tuple(sorted(places, key=lambda place: place.span)))]
 
     def change(self, row: Row, side: Side, variant: Variant) -> Row:
-        """An entity of another length brings its own tags."""
+        """Replace words; an entity of another length brings its own tags."""
         words, tags = replace_words(row["words"], row["tags"], variant)
         return {**row, "words": words, "tags": tags}
 
     def entity_names(self, rows: Iterable[Row]) -> dict[str, tuple[str, ...]]:
-        """Every entity of a training set by its type, each once, in a fixed order."""
+        """Collect the distinct entities of a training set by type, in a fixed order."""
         found: dict[str, set[str]] = {}
         for row in rows:
             for (start, stop), kind in _entities(row["tags"]):
@@ -117,7 +117,7 @@ class TokenClassification(TokenClassificationRows, Kind):
 
 
 def _entities(tags: Sequence[str]) -> list[tuple[Span, str]]:
-    """Entities of IOB2 tags: where in the words, and of which type."""
+    """Return the span and the type of each entity in IOB2 tags."""
     found: list[tuple[Span, str]] = []
     for place, tag in enumerate(tags):
         if tag.startswith("B-"):

@@ -1,4 +1,4 @@
-"""Rows of token classification: words, and a tag for each."""
+"""Rows of token classification: words with a tag each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from understudy.kinds.given import check_given, check_strings, name_fields
 
 
 class TokenClassificationRows(RowKind):
-    """Entities among the words of a text, in IOB tags."""
+    """Entities among the words of a text, as IOB tags."""
 
     name = "token-classification"
     auto_class = "AutoModelForTokenClassification"
@@ -55,12 +55,12 @@ class TokenClassificationRows(RowKind):
         return to_iob2([str(tag) for tag in value]) if isinstance(value, list) else []
 
     def order_labels(self, found: Iterable[str]) -> tuple[str, ...]:
-        """By type, the first tag of an entity before the others."""
+        """Sort tags by type, B- before I-."""
         types = sorted({tag[2:] for tag in found if tag[:2] in ("B-", "I-")})
         return ("O", *(f"{prefix}-{name}" for name in types for prefix in "BI"))
 
     def inside_labels(self, labels: Sequence[str] | None) -> list[int] | None:
-        """For each tag the id of the tag that goes on with it: that of B-PER is I-PER.
+        """Return, for each tag, the id of the tag that continues it: I-PER for B-PER.
 
         >>> TokenClassificationRows().inside_labels(["O", "B-PER", "I-PER"])
         [0, 2, 2]
@@ -71,7 +71,7 @@ class TokenClassificationRows(RowKind):
     def encode(
         self, batch: Batch, reader: TextReader, names: Sequence[str], inside: Sequence[int] | None = None
     ) -> Encoded:
-        """The first token of a word carries its tag, those of its later parts that of an entity going on.
+        """Encode words: the first token of a word carries its tag, later tokens the matching inside tag.
 
         Other tokens carry none. The tag of a word without a token is predicted as O.
         """
@@ -88,7 +88,7 @@ class TokenClassificationRows(RowKind):
         return with_lengths(encoded, batch["row"])
 
     def parse(self, given: Any, fields: Sequence[str]) -> Row:
-        """A text as it is, or words."""
+        """Parse a raw text, or a list of words."""
         if isinstance(given, str):
             given = {"text": given}
         elif isinstance(given, Sequence) and not isinstance(given, bytes):
@@ -142,7 +142,7 @@ def _inside(tag: int, inside: Sequence[int] | None) -> int:
 
 
 def to_iob2(tags: Sequence[str]) -> list[str]:
-    """IOB1 or IOB2 tags as IOB2: every entity begins with B-. IOB2 comes out as it went in.
+    """Convert IOB1 tags to IOB2, in which every entity begins with B-; IOB2 tags are unchanged.
 
     >>> to_iob2(["I-PER", "I-PER", "O", "I-ORG", "B-ORG"])
     ['B-PER', 'I-PER', 'O', 'B-ORG', 'B-ORG']

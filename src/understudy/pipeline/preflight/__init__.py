@@ -1,1 +1,1 @@
-"""What would fail in hours, found in seconds."""
+"""Checks that find in seconds what would otherwise fail after hours."""

@@ -1,4 +1,4 @@
-"""What would fail in hours, found in seconds: each finding says what is wrong and what to do."""
+"""Run all preflight checks; each finding says what is wrong and what to do about it."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ CHECKS: tuple[Callable[[PlannedRun], Iterator[Finding]], ...] = (
 
 
 def preflight(recipe: Recipe, output_dir: Path) -> tuple[PlannedRun, list[Finding]]:
-    """Look at a whole run before it starts: errors first.
+    """Check a whole run before it starts, and return its findings, errors first.
 
     Raises:
-        DataError, ModelError: rows that cannot be read, a model that is not there; they say what to do.
+        DataError, ModelError: if rows cannot be read or a model is missing; the message says what to do.
     """
     teacher = recipe.teacher or (recipe.finetune.model if recipe.finetune is not None else None)
     if teacher is None:

@@ -1,4 +1,4 @@
-"""Can the rows teach, and be scored?"""
+"""Preflight checks of the rows: are they fit for training and scoring?"""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from understudy.pipeline.preflight.models import check_length
 from understudy.pipeline.preflight.planned_run import Finding, PlannedRun
 
 FEW_TRAINING_ROWS, FEW_DEV_ROWS = 500, 100
-_SAMPLE = 1_000  # rows looked at for lengths
+_SAMPLE = 1_000  # rows sampled to measure lengths
 _CUT_SHARE, _LEAK_SHARE = 0.1, 0.01
 _FEW_OF_A_LABEL = 5
 
 
 def check_truncation(planned: PlannedRun) -> Iterator[Finding]:
-    """Rows that are cut are learnt, and scored, by their beginning alone."""
+    """Check how many rows are truncated: only their beginning is learnt and scored."""
     if planned.task.kind.has_windows or any(check_length(planned)):
-        return  # long contexts are read in windows
+        return  # long contexts are split into windows
     rows, limit = planned.data.splits["train"], planned.recipe.max_length
     chosen = np.sort(np.random.default_rng(0).permutation(len(rows))[:_SAMPLE])
     lengths = [planned.task.kind.count_tokens(planned.tokenizer, rows[int(place)]) for place in chosen]
@@ -46,7 +46,7 @@ def check_truncation(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_rows(planned: PlannedRun) -> Iterator[Finding]:
-    """Few rows teach little, and score with wide intervals."""
+    """Check that there are enough rows: few rows teach little and give wide intervals."""
     dev = dev_splits(planned.task, planned.recipe.data)[0]
     num_train, num_dev = len(planned.data.splits["train"]), len(planned.data.splits[dev])
     if (
@@ -70,7 +70,7 @@ def check_rows(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_leak(planned: PlannedRun) -> Iterator[Finding]:
-    """A development row that is also a training row scores memory."""
+    """Check for development rows that are also training rows, whose scores reward memorisation."""
     dev = dev_splits(planned.task, planned.recipe.data)[0]
     train, held_out = (
         {_text(row) for row in planned.data.splits[split]}
@@ -89,7 +89,7 @@ def check_leak(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_unseen_labels(planned: PlannedRun) -> Iterator[Finding]:
-    """What no training row shows is not learnt."""
+    """Check for labels with few or no training rows, which cannot be learnt."""
     field = planned.task.kind.label_field
     if planned.task.kind.is_per_token or planned.data.labels is None:
         return
@@ -118,7 +118,7 @@ def check_unseen_labels(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_augment(planned: PlannedRun) -> Iterator[Finding]:
-    """Augmentation needs a masked language model."""
+    """Check that augmentation has a masked language model and its files."""
     settings = planned.recipe.augment
     if settings is None:
         return

@@ -1,4 +1,4 @@
-"""Can this machine, with what is installed on it, do what the recipe says?"""
+"""Preflight checks of the machine: can it do what the recipe asks, with the packages installed?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from understudy.training.precision import hardware_precision, measure_precisions
 
 
 def check_processes(_: PlannedRun) -> Iterator[Finding]:
-    """Stages that time and export know one process alone."""
+    """Refuse several processes: export and timing support only one."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         yield Finding(
             "processes",
@@ -32,7 +32,7 @@ def check_processes(_: PlannedRun) -> Iterator[Finding]:
 
 
 def check_training_blocks(planned: PlannedRun) -> Iterator[Finding]:
-    """TrainingArguments that transformers or this machine refuses."""
+    """Check for TrainingArguments that transformers or this machine would refuse."""
     recipe = planned.recipe
     blocks: dict[str, Sequence[Any]] = {"finetune": [recipe.finetune] if recipe.finetune else []}
     for name in STAGES:
@@ -48,7 +48,7 @@ def check_training_blocks(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_openvino(planned: PlannedRun) -> Iterator[Finding]:
-    """An extra that is wanted must be there."""
+    """Check that OpenVINO is installed if the recipe exports to it."""
     wanted = planned.recipe.export is not None and planned.recipe.export.openvino
     if wanted and not all(importlib.util.find_spec(name) for name in ("openvino", "nncf")):
         yield Finding(
@@ -60,10 +60,10 @@ def check_openvino(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_disk(planned: PlannedRun) -> Iterator[Finding]:
-    """Checkpoints are several times a model, and augmented rows many times a training set."""
+    """Check the disk space: checkpoints take several times a model, augmented rows many times a dataset."""
     place = next(path for path in (planned.output_dir, *planned.output_dir.parents) if path.exists())
     there = sum(file.stat().st_size for file in planned.output_dir.rglob("*") if file.is_file())
-    free, needed = shutil.disk_usage(place).free, disk_needed(planned) - there  # of a run that is continued
+    free, needed = shutil.disk_usage(place).free, disk_needed(planned) - there  # of a resumed run
     if needed > free:
         yield Finding(
             "disk",
@@ -74,7 +74,7 @@ def check_disk(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_accelerator(planned: PlannedRun) -> Iterator[Finding]:
-    """A GPU that stands idle beside days of CPU time."""
+    """Warn if a GPU would stay unused while the CPU trains."""
     blocks = [getattr(planned.recipe, name) for name in STAGES if getattr(planned.recipe, name) is not None]
     if torch.accelerator.is_available():
         if any(block.training.get("use_cpu") for block in blocks):
@@ -93,7 +93,7 @@ def check_accelerator(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_precision(planned: PlannedRun) -> Iterator[Finding]:
-    """On a CPU without instructions for it bf16 is emulated, and slow."""
+    """Warn about bf16 on a CPU without bf16 instructions, where it is emulated and slow."""
     blocks = [getattr(planned.recipe, name) for name in (*STAGES, "finetune")]
     wanted = any(block is not None and block.training.get("bf16") for block in blocks)
     fastest = hardware_precision()
@@ -109,7 +109,7 @@ def check_precision(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def disk_needed(planned: PlannedRun) -> int:
-    """Bytes, at the worst moment: two checkpoints of weights and Adam's two moments, and the models."""
+    """Return the peak disk use in bytes: two checkpoints with weights and Adam's moments, and the models."""
     if planned.student_config is None:
         return 0
     student, teacher = (
@@ -120,5 +120,5 @@ def disk_needed(planned: PlannedRun) -> int:
         weights += 4 * (2 * 3 * teacher + teacher)
     rows = planned.data.splits["train"]
     variants = planned.recipe.augment.variants if planned.recipe.augment is not None else 0
-    # Text, tokens of eight bytes and the like: about four times the checked rows.
+    # Text, tokens of eight bytes etc.: about four times the size of the checked rows.
     return weights + int(4 * (1 + variants) * (rows.data.nbytes if len(rows) else 0))

@@ -1,4 +1,4 @@
-"""Do teacher and student fit the task, and each other?"""
+"""Preflight checks of the models: do teacher and student fit the task, and each other?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from understudy.recipe.distillation import LayerSettings, PatientSettings
 
 
 def check_teacher_head(planned: PlannedRun) -> Iterator[Finding]:
-    """A teacher that was never fine-tuned has no part to teach."""
+    """Check that the teacher has a head for the task, that is, that it was fine-tuned."""
     config = planned.teacher_config
     wrong = planned.task.kind.check_head(config) if has_head_for(config, planned.task) else None
     if planned.fine_tuned and wrong is not None:
@@ -50,7 +50,7 @@ def check_teacher_head(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_labels(planned: PlannedRun) -> Iterator[Finding]:
-    """Teacher and data must mean the same classes in the same order."""
+    """Check that teacher and data have the same classes in the same order."""
     config = planned.teacher_config
     if planned.fine_tuned and has_head_for(config, planned.task) and planned.data.labels is not None:
         try:
@@ -62,7 +62,7 @@ def check_labels(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_teacher_knows(planned: PlannedRun) -> Iterator[Finding]:
-    """A head that was drawn and never trained says the same of every row, or anything."""
+    """Warn if the teacher is no better than the best constant answer: its head may be untrained."""
     config, guess = planned.teacher_config, planned.task.kind.best_guess(planned.dev.rows)
     if not planned.fine_tuned or not has_head_for(config, planned.task) or any(check_labels(planned)):
         return
@@ -83,7 +83,7 @@ def check_teacher_knows(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_student(planned: PlannedRun) -> Iterator[Finding]:
-    """A student's shape, start and size."""
+    """Check the student's shape, start and size."""
     try:
         check_start(planned.recipe.student)
         config = base_config(planned.recipe.student, planned.teacher)
@@ -107,7 +107,7 @@ def check_student(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_tokenizers(planned: PlannedRun) -> Iterator[Finding]:
-    """A student must read the same tokens as its teacher."""
+    """Check that the student has the vocabulary of its teacher."""
     start = planned.recipe.student.model or planned.recipe.student.source
     if start is not None and load_tokenizer(start).get_vocab() != planned.tokenizer.get_vocab():
         yield Finding(
@@ -120,7 +120,7 @@ def check_tokenizers(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_layer_map(planned: PlannedRun) -> Iterator[Finding]:
-    """Every student layer needs a teacher layer."""
+    """Check that every student layer is mapped to a teacher layer."""
     if planned.student_config is None:
         return
     blocks: list[LayerSettings | PatientSettings | None] = [planned.layers]
@@ -137,7 +137,7 @@ def check_layer_map(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_heads(planned: PlannedRun) -> Iterator[Finding]:
-    """Attention scores are compared head by head."""
+    """Check that both models have the same number of heads: scores are compared head by head."""
     if planned.student_config is None or planned.layers is None or planned.layers.relation_heads is not None:
         return
     student, teacher = (
@@ -157,7 +157,7 @@ def check_heads(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_widths(planned: PlannedRun) -> Iterator[Finding]:
-    """States of unequal width need a projection between them."""
+    """Check that hidden states of different widths have a projection between them."""
     if planned.student_config is None:
         return
     student, teacher = (
@@ -177,7 +177,7 @@ def check_widths(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_whole_match(planned: PlannedRun) -> Iterator[Finding]:
-    """Whatever else keeps two models from being compared, tried on a few tokens of untrained ones."""
+    """Run the layer matching on a few tokens with untrained models, to find any other incompatibility."""
     known = (check_student, check_layer_map, check_heads, check_widths)
     if planned.layers is None or any(one.level == "error" for check in known for one in check(planned)):
         return
@@ -192,7 +192,7 @@ def check_whole_match(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_length(planned: PlannedRun) -> Iterator[Finding]:
-    """Neither model may be asked for more positions than it has."""
+    """Check that neither model is asked for more positions than it has."""
     for config in (planned.teacher_config, planned.student_config):
         try:
             if config is not None:

@@ -1,4 +1,4 @@
-"""What the checks of a preflight look at, and what they find."""
+"""The input and the findings of the preflight checks."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from understudy.models.student import base_config, check_start
 from understudy.recipe.distillation import LayerSettings
 from understudy.recipe.recipe import Recipe
 
-_ASKED = 128  # rows a teacher is asked about
+_ASKED = 128  # rows that the teacher predicts
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that would go wrong, or turn out otherwise than meant.
+    """Something that would fail, or that would not do what was intended.
 
     Attributes:
-        check: its short name, the same each time.
+        check: its short, stable name.
         level: an `error` stops the run, a `warning` does not.
-        message: what was expected, what is there, and what to do.
+        message: what was expected, what was found, and what to do.
     """
 
     check: str
@@ -42,10 +42,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """What the checks look at. Data that cannot be read, and models that cannot be found, say so here.
+    """The input of the checks. Loading it fails if data cannot be read or models cannot be found.
 
     Attributes:
-        fine_tuned: the teacher is given, and not an encoder that becomes one.
+        fine_tuned: whether the teacher is given already fine-tuned, rather than as an encoder to fine-tune.
     """
 
     recipe: Recipe
@@ -68,7 +68,7 @@ class PlannedRun:
 
     @cached_property
     def student_config(self) -> Any:
-        """None where it cannot be made, which `check_student` says."""
+        """The student's config, or None if it cannot be built; `check_student` reports why."""
         try:
             check_start(self.recipe.student)
             return base_config(self.recipe.student, self.teacher)
@@ -77,7 +77,7 @@ class PlannedRun:
 
     @cached_property
     def dev(self) -> EvaluationSplit:
-        """Some rows of the first development set, encoded."""
+        """A sample of the first development set, encoded."""
         rows = self.data.splits[dev_splits(self.task, self.recipe.data)[0]]
         chosen = np.sort(np.random.default_rng(0).permutation(len(rows))[:_ASKED])
         return prepare_split(
@@ -96,13 +96,13 @@ class PlannedRun:
 
 
 def untrained(config: Any, planned: PlannedRun) -> Any:
-    """A model of a config with the task's head and weights as they are drawn."""
+    """Build a model from a config with the task's head and randomly initialised weights."""
     config = type(config).from_dict(config.to_dict())
     planned.task.kind.configure(config, planned.data.labels)
     return getattr(transformers, planned.task.auto_class).from_config(config)
 
 
 def num_parameters(config: Any, planned: PlannedRun) -> int:
-    """Of a model of this config; nothing is drawn."""
+    """Return the number of parameters of a model with this config, without allocating weights."""
     with torch.device("meta"):
         return int(untrained(config, planned).num_parameters())
