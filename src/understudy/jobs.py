@@ -74,7 +74,7 @@ def _on_ray(
     try:
         import ray
     except ImportError:
-        raise RecipeError("--engine ray needs Ray: pip install -e '.[scale]'.") from None
+        raise RecipeError("--engine ray needs Ray: pip install 'understudy-distill[scale]'.") from None
     items = ray.data.from_items([{"number": number} for number in numbers], override_num_blocks=len(numbers))
     done = items.map_batches(
         _RayWorker,

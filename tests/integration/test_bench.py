@@ -69,5 +69,7 @@ def test_what_cannot_be_timed_is_refused(models: tuple[Path, Path]) -> None:
         understudy.bench([f"{artifact}:int4"])
     with pytest.raises(ModelError, match="is no artifact"):
         understudy.bench([f"{model}:int8"])
+    with pytest.raises(RecipeError, match="is given twice"):
+        understudy.bench([model, artifact, model])
     done = CliRunner().invoke(app, ["bench", str(model), "--batch", "1,x"])
     assert "--batch must be whole numbers" in done.stderr

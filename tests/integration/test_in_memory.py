@@ -115,6 +115,11 @@ def test_a_teacher_and_a_student_from_memory(
     assert student.parameters == student.teacher_parameters == model.num_parameters()
     loaded = AutoTokenizer.from_pretrained(tmp_path / "out" / "student")
     assert loaded("the cat")["input_ids"] == tokenizer("the cat")["input_ids"]
+    # Beside a teacher in a folder, a student needs no tokenizer: it reads the same tokens.
+    model.save_pretrained(tmp_path / "teacher")
+    tokenizer.save_pretrained(tmp_path / "teacher")
+    again = understudy.distill(tmp_path / "teacher", student=model, output_dir=tmp_path / "again", **given)
+    assert again.scores == student.scores
     with pytest.raises(ModelError, match="processing_class=tokenizer"):
         understudy.distill(model, output_dir=tmp_path / "without", **given)
 

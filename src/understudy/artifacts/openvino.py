@@ -25,7 +25,9 @@ def quantize_openvino(
         import nncf
         import openvino
     except ImportError:
-        raise RecipeError("--openvino needs OpenVINO and NNCF: pip install -e '.[openvino]'.") from None
+        raise RecipeError(
+            "--openvino needs OpenVINO and NNCF: pip install 'understudy-distill[openvino]'."
+        ) from None
     nncf.set_log_level(logging.ERROR)
     model = openvino.convert_model(source)
     kept = {name for part, names in parts_of(source).items() if part in keep for name in names}

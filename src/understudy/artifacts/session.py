@@ -75,7 +75,7 @@ def _open_openvino(
     try:
         import openvino
     except ImportError:
-        raise ModelError(f"{path} needs OpenVINO: pip install -e '.[openvino]'.") from None
+        raise ModelError(f"{path} needs OpenVINO: pip install 'understudy-distill[openvino]'.") from None
     # Its default on many CPUs is bf16, which differs from the model that was scored.
     settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32"}
     if threads:

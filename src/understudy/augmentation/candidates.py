@@ -60,8 +60,9 @@ class MaskedWords:
         allowed = [word is not None for word in self.words]
         self.penalty_V = torch.zeros(len(allowed), device=model.device)
         self.penalty_V[~torch.tensor(allowed)] = -torch.inf
-        if sum(allowed) < count:
-            raise ModelError(f"the model's vocabulary has {sum(allowed)} whole words; {count} are needed.")
+        needed = count + _SPELLINGS
+        if sum(allowed) < needed:
+            raise ModelError(f"the model's vocabulary has {sum(allowed)} whole words; {needed} are needed.")
 
     def __call__(self, questions: Sequence[Question]) -> list[tuple[str, ...]]:
         """Return the candidates for each question, most probable first, without the word itself."""

@@ -68,7 +68,8 @@ def check_settings(task: Task, settings: DataSettings) -> None:
             "name, or give files."
         )
     on_hub = settings.source is not None and (
-        not Path(settings.source).exists() or _is_dataset_copy(task, Path(settings.source))
+        not Path(settings.source).expanduser().exists()
+        or _is_dataset_copy(task, Path(settings.source).expanduser())
     )
     for name in ("config", "splits"):
         if getattr(settings, name) and not on_hub:

@@ -85,7 +85,7 @@ def run(
     with show_messages():
         built = run_recipe(
             model_path(model, processing_class, revision=revision) if model is not None else None,
-            student=student_name(student, processing_class),
+            student=student_name(student, processing_class, model),
             task=task,
             data=None,
             recipe=recipe,

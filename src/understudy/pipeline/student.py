@@ -21,7 +21,7 @@ from understudy.distillation.summary import hash_inputs
 from understudy.errors import OutputError
 from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_config, load_model, load_tokenizer, model_labels
-from understudy.models.student import STUDENT
+from understudy.models.student import STUDENT, student_inside
 from understudy.pipeline.messages import show_messages
 from understudy.predictor.predictor import Predictor
 from understudy.recipe.load import load_recipe, parse_settings, without_none
@@ -118,7 +118,7 @@ def distill(
     """
     built = distill_recipe(
         model_path(teacher, processing_class, revision=revision) if teacher is not None else None,
-        student=student_name(student, processing_class),
+        student=student_name(student, processing_class, teacher),
         method=method,
         predictions=predictions,
         task=task,
@@ -139,10 +139,14 @@ def distill(
 
 
 def student_name(
-    student: str | Path | PreTrainedModel | None, processing_class: PreTrainedTokenizerFast | None
+    student: str | Path | PreTrainedModel | None,
+    processing_class: PreTrainedTokenizerFast | None,
+    teacher: str | Path | PreTrainedModel | None,
 ) -> str | None:
     """Return the shape, folder or hub name of a student. A model in memory is saved first."""
     if isinstance(student, PreTrainedModel):
+        if processing_class is None and isinstance(teacher, str | Path):
+            processing_class = load_tokenizer(str(student_inside(teacher)))  # both read the same tokens
         return model_path(student, processing_class)
     return str(student) if student is not None else None
 

@@ -19,7 +19,11 @@ def input_paths(recipe: Recipe) -> list[str]:
         student.model,
         student.source,
         *(data.source, data.train, data.dev, data.test, data.augmented),
-        *((augment.model, augment.vectors, augment.vector_words) if augment is not None else ()),
+        *(
+            (augment.model, augment.vectors, augment.vector_words, augment.stop_words)
+            if augment is not None
+            else ()
+        ),
         recipe.finetune.model if recipe.finetune is not None else None,
         recipe.soft_labels.predictions if recipe.soft_labels is not None else None,
         recipe.corpus.tokenizer if recipe.corpus is not None else None,

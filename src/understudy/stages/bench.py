@@ -49,6 +49,9 @@ def bench(
     known = list(itertools.chain.from_iterable(find_models(str(model)) for model in models))
     if not known:
         raise RecipeError("give one model at least: a folder, or an artifact.")
+    names = [one.candidate.name for one in known]
+    if len(set(names)) < len(names):
+        raise RecipeError(f"{max(names, key=names.count)} is given twice; give each model once.")
     _check_lengths(known, lengths)
     timings, memory = measure(
         [one.candidate for one in known], batches=batches, lengths=lengths, threads=threads
@@ -135,6 +138,7 @@ def _draw(known: Sequence[TimedModel], timings: Sequence[Timing], path: Path) ->
         for one in scored
         if metric in one.scores
     ]
-    title = f"{known[0].task}: {batch} text of {length} tokens, {threads} thread" + "s" * (threads > 1)
+    title = f"{known[0].task}: {batch} text{'s' * (batch > 1)} of {length} tokens, {threads} "
+    title += "threads" if threads > 1 else "thread"
     draw(points, metric=metric, title=title, path=path)
     return path.name

@@ -21,6 +21,7 @@ from understudy.models.pretrained import (
 from understudy.models.student import student_inside
 from understudy.timing.measure import Candidate
 from understudy.workspace.folders import RESULT
+from understudy.workspace.models import refuse_unfinished
 from understudy.workspace.recipes import saved_recipe
 from understudy.workspace.runners import open_artifact, open_folder
 
@@ -97,6 +98,7 @@ def _torch_model(folder: str, shown: str) -> TimedModel:
     import torch
     import transformers
 
+    refuse_unfinished(folder)
     config = load_config(folder)
     found = [kind for kind in map(get_kind, kind_names()) if has_head_for(config, kind)]
     auto_class, kind_name = (found[0].auto_class, found[0].name) if found else ("AutoModel", None)

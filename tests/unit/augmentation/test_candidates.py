@@ -16,6 +16,7 @@ from understudy.augmentation.candidates import Candidates, MaskedWords, whole_wo
 from understudy.augmentation.replace import Question
 from understudy.augmentation.vectors import Vectors
 from understudy.augmentation.words import find_words, is_word
+from understudy.errors import ModelError
 
 TEXTS = [
     "the good film was great",
@@ -89,6 +90,13 @@ def test_special_tokens_and_pieces_are_no_words(tokenizer: Any) -> None:
     for token in tokenizer.all_special_ids:
         assert words[token] is None
     assert words[tokenizer.convert_tokens_to_ids(".")] is None
+
+
+def test_a_vocabulary_with_too_few_words_is_refused(model: Any, tokenizer: Any) -> None:
+    whole = sum(word is not None for word in whole_words(tokenizer, len(tokenizer)))
+    MaskedWords(model, tokenizer, count=whole - 4, max_length=32)  # four more are asked for
+    with pytest.raises(ModelError, match=rf"has {whole} whole words; {whole + 1} are needed"):
+        MaskedWords(model, tokenizer, count=whole - 3, max_length=32)
 
 
 def test_words_of_several_pieces_come_from_vectors(model: Any, tokenizer: Any) -> None:

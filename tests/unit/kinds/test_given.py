@@ -20,6 +20,8 @@ PAIR, QUESTION, CHOICE = ("text", "text_pair"), ("question", "context"), ("conte
         (["q", "c"], "question-answering", QUESTION, {"question": "q", "context": "c"}),
         (("c", "q", "x", "y"), "multiple-choice", CHOICE,
          {"context": "c", "question": "q", "choices": ["x", "y"]}),
+        (("c", "q", ["x", "y"]), "multiple-choice", CHOICE,
+         {"context": "c", "question": "q", "choices": ["x", "y"]}),
         ({"context": "c", "choices": ["x"]}, "multiple-choice", CHOICE,
          {"context": "c", "question": "", "choices": ["x"]}),
         ("Anna's cat.", "token-classification", ("words",),

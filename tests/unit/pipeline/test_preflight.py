@@ -266,7 +266,7 @@ def test_openvino(values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(machine, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=find)))
     one = found(values, tmp_path, "openvino", export={"openvino": True})
     assert one.level == "error"
-    assert "pip install -e '.[openvino]'" in one.message
+    assert "pip install 'understudy-distill[openvino]'" in one.message
 
 
 def test_disk(values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,17 +13,15 @@ from torch import Tensor
 
 from understudy.augmentation.examples import Side, change_text, plain_side
 from understudy.augmentation.replace import Variant
-from understudy.capture.representations import Representations
-from understudy.data.kind import Kind, Row
+from understudy.data.kind import Row
 from understudy.data.task import Task
 from understudy.evaluation.metrics import Metric, find_metric
 from understudy.evaluation.outcomes import Predictions, places_of
+from understudy.kinds.class_losses import ClassLosses
 from understudy.kinds.multiple_choice.rows import MultipleChoiceRows
-from understudy.objectives.patient import label_loss, soft_label_loss
-from understudy.objectives.tinybert import prediction_loss
 
 
-class MultipleChoice(MultipleChoiceRows, Kind):
+class MultipleChoice(MultipleChoiceRows, ClassLosses):
     """The best of several choices; the model reads each as a separate text."""
 
     accepts_predictions = True
@@ -35,33 +33,6 @@ class MultipleChoice(MultipleChoiceRows, Kind):
     def arrow_columns(self, *, pair: bool) -> dict[str, pa.DataType]:
         text = pa.string()
         return {"context": text, "question": text, "choices": pa.list_(text), "label": pa.int64()}
-
-    def prediction_losses(
-        self,
-        student: Representations,
-        teacher: Representations,
-        batch: Mapping[str, Tensor],
-        *,
-        temperature: float,
-        padded: bool,
-    ) -> dict[str, Tensor]:
-        sides = (side.logits["logits"] for side in (student, teacher))
-        return {"predictions": prediction_loss(*sides, temperature=temperature, padded=padded)}
-
-    def label_loss(self, student: Representations, batch: Mapping[str, Tensor]) -> Tensor:
-        return label_loss(student.logits["logits"].float(), batch["labels"])
-
-    def soft_label_loss(
-        self,
-        student: Representations,
-        teacher: Representations,
-        batch: Mapping[str, Tensor],
-        *,
-        temperature: float,
-        squared: bool,
-    ) -> Tensor:
-        sides = (side.logits["logits"] for side in (student, teacher))
-        return soft_label_loss(*sides, temperature=temperature, squared=squared)
 
     def judge(
         self, task: Task, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]

@@ -71,7 +71,9 @@ class MultipleChoiceRows(RowKind):
 
     def parse(self, given: Any, fields: Sequence[str]) -> Row:
         if isinstance(given, Sequence) and not isinstance(given, str | bytes | Mapping) and len(given) > 2:
-            given = {"context": given[0], "question": given[1], "choices": list(given[2:])}
+            # From the shell all are strings: the context, the question, and as many choices as there are.
+            choices = given[2] if isinstance(given[2], list) and len(given) == 3 else list(given[2:])
+            given = {"context": given[0], "question": given[1], "choices": choices}
         row = {"question": "", **name_fields(given, fields)}
         for name in ("context", "question"):
             if name not in row:

@@ -54,7 +54,8 @@ def check_openvino(planned: PlannedRun) -> Iterator[Finding]:
         yield Finding(
             "openvino",
             "error",
-            "export.openvino needs packages that are not installed: pip install -e '.[openvino]'; or "
+            "export.openvino needs packages that are not installed: pip install "
+            "'understudy-distill[openvino]'; or "
             "--set export.openvino=false.",
         )
 
