@@ -222,9 +222,9 @@ _LAYER_TERMS = ("embeddings", "attention", "hidden")
 class JointObjectives(Objectives):
     """Layers, predictions and labels in one sum; the weight of the layers falls to 0.
 
-    TinyBERT Eq. 6 over all terms at once: w(t) · layers · Σ layer terms + predictions · Eq. 10 + labels · cross
-    entropy, where w(t) = 1 − t / until
-    after a share t of the steps, and never below 0.
+    TinyBERT Eq. 6 over all terms at once: w(t) · layers · Σ layer terms + predictions · Eq. 10 + labels · L,
+    where L is the loss against the labels, and w(t) = 1 − t / until after a share t of the steps, and never
+    below 0.
 
     Attributes:
         kind: defines the losses on predictions and labels.
