@@ -32,7 +32,7 @@ lowest:  ## unit tests with the lowest allowed version of every direct dependenc
 	$(VENV)-lowest/bin/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python tools/lowest_versions.py > $(VENV)-lowest/lowest.txt
 	$(VENV)-lowest/bin/python -m pip install --quiet -c $(VENV)-lowest/lowest.txt '.[train]' \
-		hypothesis psutil pytest pytest-xdist types-PyYAML
+		hypothesis psutil pytest pytest-timeout pytest-xdist types-PyYAML
 	HF_HUB_OFFLINE=1 $(VENV)-lowest/bin/python -m pytest -n 2 --dist loadfile -q tests/unit \
 		--ignore tests/unit/training/test_every_argument.py -W ignore::DeprecationWarning
 

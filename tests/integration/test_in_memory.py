@@ -76,6 +76,7 @@ def recipe(tmp_path: Path, encoder: Path) -> Path:
 def test_a_run_from_memory(rows: DatasetDict, recipe: Path, tmp_path: Path) -> None:
     steps = Steps()
     given: dict[str, Any] = {"recipe": recipe, "data": rows, "metric": "balanced_accuracy"}
+    given["unlabelled"] = [Dataset.from_dict({"text": ["the cat was slow", "the dog was fast"] * 10})]
     student = understudy.run(output_dir=tmp_path / "run", callbacks=[steps], **given)
     assert steps.counts == {"teacher": 40, "intermediate": 20, "prediction": 20}
     # The labels have the names of the dataset's feature; the metric asked for comes first.
@@ -92,6 +93,8 @@ def test_a_run_from_memory(rows: DatasetDict, recipe: Path, tmp_path: Path) -> N
     assert student.difference["dev"]["balanced_accuracy"].value == pytest.approx(
         student.scores["dev"]["balanced_accuracy"] - teacher.scores["balanced_accuracy"].value
     )
+    report = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "Learnt from 24 labelled rows and 20 rows without labels." in report
     # The same objects again: every stage is unchanged.
     steps.counts.clear()
     understudy.run(output_dir=tmp_path / "run", callbacks=[steps], **given)

@@ -14,6 +14,7 @@ from understudy.cli.options import (
     RecipeOption,
     SetOption,
     TaskOption,
+    UnlabelledOption,
 )
 
 
@@ -37,6 +38,7 @@ def distill_command(
     ] = None,
     task: TaskOption = None,
     data: DataOption = None,
+    unlabelled: UnlabelledOption = None,
     recipe: RecipeOption = None,
     settings: SetOption = None,
     overwrite: OverwriteOption = False,
@@ -54,6 +56,10 @@ def distill_command(
 
     `understudy distill --method soft-labels --predictions FILE --set student.source=ENCODER --task sst2 …`
 
+    To learn from text without labels too, add it:
+
+    `understudy distill teachers/sst2 --unlabelled "reviews/*.txt" --output-dir students/sst2`
+
     The student is saved in `student/` and loads with plain transformers. After an interruption, run the same
     command again to resume.
     """
@@ -68,6 +74,7 @@ def distill_command(
             predictions=predictions,
             task=task,
             data=data,
+            unlabelled=unlabelled or (),
             recipe=recipe,
             settings=settings or (),
             output_dir=output_dir,

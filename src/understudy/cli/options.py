@@ -25,4 +25,12 @@ SetOption = Annotated[
 EngineOption = Annotated[str, typer.Option("--engine", help="local, or ray for many machines.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 OutputOption = Annotated[Path, typer.Option("--output-dir", help="Gets everything that is made.")]
+UnlabelledOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--unlabelled",
+        help="Rows without labels: a file, folder or pattern. May be repeated.",
+        show_default=False,
+    ),
+]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace what is in --output-dir.")]

@@ -16,6 +16,7 @@ from understudy.cli.options import (
     RecipeOption,
     SetOption,
     TaskOption,
+    UnlabelledOption,
 )
 
 
@@ -35,6 +36,7 @@ def run_command(
     ] = None,
     task: TaskOption = None,
     data: DataOption = None,
+    unlabelled: UnlabelledOption = None,
     recipe: RecipeOption = None,
     settings: SetOption = None,
     check: Annotated[bool, typer.Option("--check", help="Look for what would fail, and stop there.")] = False,
@@ -62,11 +64,18 @@ def run_command(
     from understudy.data.load import announce
     from understudy.pipeline.preflight.checks import preflight
     from understudy.pipeline.run import announce_precision, check_folder, run_from_recipe, run_recipe
+    from understudy.recipe.load import parse_settings
     from understudy.recipe.resolve import resolve_paths
+    from understudy.workspace.objects import unlabelled_settings
 
     with people_on_stderr(), say_how_to_continue("with the stage that it was in"):
         built = run_recipe(
-            model, student=student, task=task, data=data, recipe=recipe, settings=settings or ()
+            model,
+            student=student,
+            task=task,
+            data=data,
+            recipe=recipe,
+            settings=unlabelled_settings(unlabelled or ()) | parse_settings(settings or ()),
         )
         if check:
             check_folder(output_dir)

@@ -13,12 +13,15 @@ def guess_columns(
     given: Mapping[str, str | int],
     available: Sequence[str | int],
     source: str,
+    *,
+    without_label: bool = False,
 ) -> tuple[dict[str, str | int], bool]:
     """Return our fields with the source's columns, and whether any was guessed.
 
     Args:
         given: columns named by the recipe or the task's layout; these fields are not guessed.
         available: the source's columns.
+        without_label: leave the label out.
     """
     for name, column in given.items():
         if column not in available:
@@ -30,6 +33,8 @@ def guess_columns(
     lower = {str(column).lower(): column for column in available}
     # If the text column is given, do not guess a pair: the second text would be unexpected.
     skipped = {"text_pair"} if "text" in given else set()
+    if without_label:
+        skipped.add(kind.label_field)
     for name in kind.fields:
         if name in columns or name in skipped:
             continue
@@ -38,7 +43,8 @@ def guess_columns(
         found = next((column for column in free if column not in columns.values()), None)
         if found is not None:
             columns[name] = found
-    missing = [name for name in kind.required if name not in columns]
+    required = [name for name in kind.required if not (without_label and name == kind.label_field)]
+    missing = [name for name in required if name not in columns]
     rest = [column for column in available if column not in columns.values()]
     if len(missing) == 1 and len(available) == 2 and len(rest) == 1:
         columns[missing[0]] = rest[0]  # the other of two columns

@@ -32,6 +32,7 @@ def encode(
     *,
     max_length: int,
     stride: int | None = None,
+    labelled: bool | None = None,
 ) -> Dataset:
     """Tokenise checked rows.
 
@@ -40,6 +41,7 @@ def encode(
     Args:
         rows: rows from `load_data`.
         max_length, stride: see `TextReader`.
+        labelled: add a column `labelled` with this value, where some rows have labels and others do not.
     """
     reader = text_reader(tokenizer, kind, max_length=max_length, stride=stride)
     options = {"max_length": max_length} | ({"stride": reader.stride} if reader.stride else {})
@@ -47,18 +49,25 @@ def encode(
     backend |= {"truncation": None, "padding": None}  # left by the last call
     habits = [tokenizer.model_input_names, tokenizer.truncation_side]
     decided_by = [ENCODING_VERSION, rows._fingerprint, kind.name, backend, habits, options]
+    decided_by += [] if labelled is None else [labelled]
     fingerprint = hashlib.sha256(json.dumps(decided_by).encode()).hexdigest()[:32]
     given: dict[str, Any] = {"reader": reader, "names": tokenizer.model_input_names}
     labels = rows.features.get(kind.label_field)
     labels = labels.feature if isinstance(labels, List) else labels
     if isinstance(labels, ClassLabel):
         given["inside"] = kind.inside_labels(labels.names)
+
+    def encode_batch(batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+        encoded = kind.encode(batch, **given)
+        if labelled is not None:
+            encoded[LABELLED] = [int(labelled)] * len(encoded["row"])
+        return encoded
+
     return rows.map(
-        kind.encode,
+        encode_batch,
         batched=True,
         batch_size=1_000,
         remove_columns=rows.column_names,
-        fn_kwargs=given,
         new_fingerprint=fingerprint,
         desc="Tokenising",
     )
@@ -81,6 +90,8 @@ def text_reader(
 _NOT_LABELS = ("row", "length")
 
 
+# A column that says whether a row has a label, where some have none.
+LABELLED = "labelled"
 # The tensors of a batch that are passed to an encoder.
 ENCODER_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # Columns with a teacher's logits; those of tokens have no padding, like the rows themselves.

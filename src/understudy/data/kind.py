@@ -99,6 +99,10 @@ class RowKind(ABC):
             BadRowError: if the row is invalid.
         """
 
+    def placeholder(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> Any:
+        """Return a valid label for a row that has none; no loss against labels reads it."""
+        return next(iter(ids)) if ids else 0
+
     def label_names(self, value: Any) -> Iterable[str]:
         """Return the label names in a source row's label field."""
         raise TypeError(f"labels of {self.name} have no names")

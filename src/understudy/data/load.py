@@ -31,6 +31,7 @@ from understudy.data.rows import RowReport, check_row, label_ids, refuse_if_bad
 from understudy.data.settings import DataSettings
 from understudy.data.sources import Source, check_settings, find_source
 from understudy.data.task import Task
+from understudy.data.unlabelled import unlabelled_source
 from understudy.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 # Part of every cache key: increase it when the same source would give different rows.
 FORMAT_VERSION = 1
 ROWS_PER_BATCH = 10_000
+UNLABELLED = "unlabelled"  # the split of rows without labels
 MAX_LABELS = 1_000
 
 
@@ -79,15 +81,22 @@ def load_data(
         DataError: if a source is missing, cannot be read, or has bad rows (with `bad_rows: refuse`).
     """
     check_settings(task, settings)
-    sources = {split: find_source(task, settings, split) for split in splits}
+    has_train = settings.source is not None or settings.train is not None or settings.augmented is not None
+    wanted = [split for split in splits if split != "train" or has_train or settings.unlabelled is None]
+    sources = {split: find_source(task, settings, split) for split in wanted}
     declared = settings.labels or task.labels or next(iter(sources.values())).labels
     names = tuple(declared) if declared else None
     if names is None and task.kind.has_named_labels:
         names = _discover_labels(task, next(iter(sources.values())), labels)
+    if "train" in splits and settings.unlabelled is not None:
+        fields = [name for name in next(iter(sources.values())).columns if name in task.kind.inputs]
+        sources[UNLABELLED] = unlabelled_source(task.kind, settings.unlabelled, settings.columns, fields)
     loaded = {}
     reports = {}
     for split, source in sources.items():
-        loaded[split], reports[split] = _checked(task, source, names, settings.bad_rows)
+        loaded[split], reports[split] = _checked(
+            task, source, names, settings.bad_rows, labelled=split != UNLABELLED
+        )
     hashes = {split: source.key for split, source in sources.items()}
     # Augmented rows were already made from this many rows, so all of them are read.
     if settings.max_rows is not None and settings.augmented is None and "train" in loaded:
@@ -146,7 +155,7 @@ def _distinct_labels(task: Task, source: Source) -> set[str]:
 
 
 def _checked(
-    task: Task, source: Source, labels: Sequence[str] | None, bad_rows: str
+    task: Task, source: Source, labels: Sequence[str] | None, bad_rows: str, *, labelled: bool
 ) -> tuple[Dataset, RowReport]:
     """Return the checked rows of a source, from the cache if possible."""
     shape = [
@@ -157,11 +166,12 @@ def _checked(
         source.name,
         dict(source.columns),
         labels,
+        *([] if labelled else [UNLABELLED]),
     ]
     key = hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:24]
     folder = cache_folder() / key
     if not (folder / "report.json").exists():
-        _write_rows(task, source, labels, folder)
+        _write_rows(task, source, labels, folder, labelled=labelled)
     report = RowReport(**json.loads((folder / "report.json").read_text("utf-8")))
     if bad_rows == "refuse":
         refuse_if_bad(report)
@@ -172,7 +182,9 @@ def _checked(
     return rows, report
 
 
-def _write_rows(task: Task, source: Source, labels: Sequence[str] | None, folder: Path) -> None:
+def _write_rows(
+    task: Task, source: Source, labels: Sequence[str] | None, folder: Path, *, labelled: bool
+) -> None:
     """Check a source row by row and write an Arrow file; the folder is created atomically."""
     own = task.kind.features(labels, pair="text_pair" in source.columns)
     features = Features({"row": Value("int64"), **own})
@@ -189,7 +201,7 @@ def _write_rows(task: Task, source: Source, labels: Sequence[str] | None, folder
             reading = tqdm(source.rows(), desc="Checking", unit=" rows", leave=False, delay=1, disable=None)
             for number, raw in enumerate(reading):
                 report.num_read += 1
-                row = check_row(task.kind, raw, source.columns, ids)
+                row = check_row(task.kind, raw, source.columns, ids, labelled=labelled)
                 if isinstance(row, dict) and "choices" in row:
                     num_choices = num_choices or len(row["choices"])
                     if len(row["choices"]) != num_choices:

@@ -199,6 +199,13 @@ def read_conll(path: Path) -> Iterator[RawRow]:
         yield sentence()
 
 
+def read_lines(path: Path) -> Iterator[RawRow]:
+    """Read plain text with one text per line; empty lines are skipped."""
+    for number, line in enumerate(_text_lines(path), start=1):
+        if line.strip():
+            yield RawRow(f"line {number}", {"text": line.rstrip("\r\n")})
+
+
 def read_race(path: Path) -> Iterator[RawRow]:
     """Read RACE's folders of .txt files, each a JSON object with an article and its questions."""
     files = sorted(path.rglob("*.txt"))

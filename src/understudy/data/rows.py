@@ -146,12 +146,15 @@ def check_row(
     raw: RawRow,
     columns: Mapping[str, str | int],
     ids: Mapping[str, int] | None,
+    *,
+    labelled: bool = True,
 ) -> dict[str, Any] | Problem:
     """Return a clean row, or the problem with it.
 
     Args:
         columns: our fields with the source's columns.
         ids: maps each spelling of a label to its id; None for kinds without named labels.
+        labelled: whether the row has a label; otherwise it gets the kind's placeholder.
     """
     if raw.problem:
         return raw.problem
@@ -160,6 +163,8 @@ def check_row(
         if column not in raw.values:
             return Problem("missing column", f"has no {column!r}, only {sorted(map(str, raw.values))}")
         values[name] = raw.values[column]
+    if not labelled:
+        values[kind.label_field] = kind.placeholder(values, ids)
     try:
         return kind.check(values, ids)
     except BadRowError as bad:

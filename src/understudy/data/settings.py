@@ -29,6 +29,12 @@ class DataSettings(BaseModel):
     train: str | None = None
     dev: str | None = None
     test: str | None = None
+    unlabelled: list[str] | None = None
+    """Rows without labels: files, folders or patterns, e.g. `[texts/*.parquet]`. Plain text (`.txt`) has one
+    text per line. The student learns from the teacher's outputs on them."""
+    labelled_share: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
+    """The share of labelled rows in an epoch, which reads every unlabelled row once; None reads every row
+    once."""
     augmented: str | None = None
     """A folder that `understudy augment` wrote from this training set, read instead of it."""
     columns: dict[str, str | int] = {}

@@ -57,6 +57,8 @@ def dev_splits(task: Task, settings: DataSettings) -> tuple[str, ...]:
 def check_settings(task: Task, settings: DataSettings) -> None:
     """Refuse data settings that conflict or have no effect."""
     files = [name for name in SPLITS if getattr(settings, name) is not None]
+    if settings.labelled_share is not None and settings.unlabelled is None:
+        raise RecipeError("data.labelled_share has no effect without data.unlabelled.")
     if settings.source is None and not files:
         raise RecipeError(
             "data.source or data.train and data.dev must be given. Point at a folder in GLUE's layout, a "

@@ -73,7 +73,7 @@ def distill_intermediate(
         load_teacher(recipe.teacher, prepared.task, prepared.data.labels),
         settings,
         arguments,
-        LayerRows(prepared.tokenizer, prepared.train, prepared.first_dev.encoded),
+        LayerRows(prepared.tokenizer, prepared.epoch, prepared.first_dev.encoded),
         output_dir,
         channels=channels,
         learnt=saved_projections(recipe.student.model),

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from datasets import Dataset
+from numpy.typing import NDArray
 from transformers import PreTrainedModel, TrainerCallback
 
 from understudy.data.encode import TEACHER_STATES
@@ -146,7 +147,7 @@ def _joint(run: Distillation) -> str:
     assert settings is not None
     plan = TrialPlan(
         settings,
-        lambda: run.prepared.train,
+        lambda: run.prepared.epoch,
         lambda chosen: joint_objectives(
             run.prepared.task.kind, chosen, padded=recipe.normalization == "padded"
         ),
@@ -233,10 +234,15 @@ def with_answers(
         return add_predictions(prepared.train, prepared.task.kind, prepared.data.labels, file, quiet=quiet)
     assert run.teacher_hash is not None  # distill asked for a teacher
     arguments = build_arguments({"seed": run.recipe.seed, **settings.training}, run.output_dir)
-    rows = rows_that_are_read(run, settings)
-    if len(rows) < len(run.prepared.train) and arguments.should_save:
-        logger.info("The steps read %s of %s rows.", f"{len(rows):,}", f"{len(run.prepared.train):,}")
-    return add_teacher_answers(
+    places = places_that_are_read(run, settings)
+    rows, order = run.prepared.train, None
+    if places is not None:
+        asked, order = np.unique(places, return_inverse=True)  # the teacher predicts each row once
+        if len(asked) < len(rows):
+            if arguments.should_save:
+                logger.info("The steps read %s of %s rows.", f"{len(asked):,}", f"{len(rows):,}")
+            rows = rows.select(asked)
+    answered = add_teacher_answers(
         rows,
         run.prepared.task.kind,
         run.load_teacher,
@@ -245,23 +251,26 @@ def with_answers(
         arguments,
         layers=layers,
     )
+    is_each_once = order is None or np.array_equal(order, np.arange(len(rows)))
+    return answered if is_each_once else answered.select(order)
 
 
-def rows_that_are_read(run: Distillation, settings: TrialSettings) -> Dataset:
-    """Return the training rows that the teacher must predict.
+def places_that_are_read(run: Distillation, settings: TrialSettings) -> NDArray[np.int64] | None:
+    """Return the places of the training rows that the steps read; None for each row once.
 
     If every trial's `max_steps` ends before the first epoch does, these are only as many as the steps read,
     drawn with the seed.
     """
-    train, longest = run.prepared.train, 0
+    places, longest = run.prepared.places, 0
+    num_rows = len(run.prepared.train) if places is None else len(places)
     for choice in settings.choices():
         arguments = build_arguments(choice.training, run.output_dir)
         steps = arguments.max_steps
-        longest = max(longest, steps * whole_batch(arguments) if steps > 0 else len(train))
-    if longest >= len(train):
-        return train
-    drawn = np.random.default_rng(run.recipe.seed).permutation(len(train))[:longest]
-    return train.select(np.sort(drawn))
+        longest = max(longest, steps * whole_batch(arguments) if steps > 0 else num_rows)
+    if longest >= num_rows:
+        return places
+    drawn = np.sort(np.random.default_rng(run.recipe.seed).permutation(num_rows)[:longest])
+    return drawn if places is None else places[drawn]
 
 
 def _patient_layers(run: Distillation, settings: PatientSettings) -> tuple[int, ...]:

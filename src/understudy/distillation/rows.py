@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments
 
 from understudy.data.encode import ENCODER_INPUTS, Collator, encode
-from understudy.data.load import TaskData, announce, load_data
+from understudy.data.load import UNLABELLED, TaskData, announce, load_data
 from understudy.data.sources import dev_splits
 from understudy.data.task import Task
+from understudy.data.unlabelled import epoch_places
 from understudy.evaluation.score import EvaluationSplit, prepare_split
 from understudy.models.pretrained import check_max_length, load_config, load_tokenizer, model_labels
 from understudy.models.student import load_student
@@ -26,6 +28,8 @@ class Prepared:
     """A task's rows, encoded with a model's tokenizer.
 
     Attributes:
+        train: labelled rows, then unlabelled ones, each once.
+        places: the places of `train` that an epoch reads; None for each once.
         dev: the development sets by name; the first is used for model selection.
     """
 
@@ -34,6 +38,12 @@ class Prepared:
     data: TaskData
     train: Dataset
     dev: dict[str, EvaluationSplit]
+    places: NDArray[np.int64] | None = None
+
+    @property
+    def epoch(self) -> Dataset:
+        """The rows that an epoch reads."""
+        return self.train if self.places is None else self.train.select(self.places)
 
     @property
     def first_dev(self) -> EvaluationSplit:
@@ -51,9 +61,27 @@ def prepare(recipe: Recipe, model: str, arguments: TrainingArguments) -> Prepare
         data = load_data(task, recipe.data, ("train", *splits), labels=model_labels(config, task))
         if arguments.should_save:
             announce(data)
-        train = encode(data.splits["train"], task.kind, tokenizer, **lengths)
+        train, places = _encode_train(recipe, data, tokenizer, lengths)
         dev = {split: prepare_split(task, data.splits[split], tokenizer, **lengths) for split in splits}
-    return Prepared(task, tokenizer, data, train, dev)
+    return Prepared(task, tokenizer, data, train, dev, places)
+
+
+def _encode_train(
+    recipe: Recipe, data: TaskData, tokenizer: PreTrainedTokenizerFast, lengths: Mapping[str, Any]
+) -> tuple[Dataset, NDArray[np.int64] | None]:
+    """Encode the rows to learn from, and return the places that an epoch reads."""
+    kind = recipe.task_definition.kind
+    if UNLABELLED not in data.splits:
+        return encode(data.splits["train"], kind, tokenizer, **lengths), None
+    parts = [
+        encode(data.splits[split], kind, tokenizer, labelled=split == "train", **lengths)
+        for split in ("train", UNLABELLED)
+        if split in data.splits
+    ]
+    num_labelled = len(parts[0]) if len(parts) == 2 else 0
+    share = recipe.data.labelled_share
+    places = epoch_places(num_labelled, len(parts[-1]), share, recipe.seed)
+    return concatenate_datasets(parts), places
 
 
 # Number of texts used to cut a narrower student, and their batch size.

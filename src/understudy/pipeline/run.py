@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
 from understudy.data.load import announce
@@ -39,7 +40,7 @@ from understudy.workspace.folders import (
     check_apart,
     check_is_folder,
 )
-from understudy.workspace.objects import data_settings, model_path
+from understudy.workspace.objects import data_settings, model_path, unlabelled_settings
 from understudy.workspace.result import write_result
 
 logger = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ def run(
     student: str | Path | PreTrainedModel | None = None,
     task: str | None = None,
     data: str | Path | Mapping[str, Any] | None = None,
+    unlabelled: Sequence[str | Path | Dataset] = (),
     recipe: str | Path | None = None,
     settings: Sequence[str] | Mapping[str, Any] = (),
     metric: str | None = None,
@@ -72,7 +74,7 @@ def run(
     Args:
         model: a fine-tuned teacher, or an encoder that becomes one: a folder, a hub name, or a model in
             memory with its `processing_class`. Defaults to the recipe's.
-        student, task, data, recipe, settings, metric, revision, callbacks: see `distill`.
+        student, task, data, unlabelled, recipe, settings, metric, revision, callbacks: see `distill`.
         output_dir: gets a folder for each stage, report.html and result.json.
 
     Example:
@@ -89,7 +91,12 @@ def run(
             task=task,
             data=None,
             recipe=recipe,
-            settings=data_settings(data) | without_none({"metric": metric}) | parse_settings(settings),
+            settings={
+                **data_settings(data),
+                **unlabelled_settings(unlabelled),
+                **without_none({"metric": metric}),
+                **parse_settings(settings),
+            },
         )
         return run_from_recipe(built, Path(output_dir), overwrite=overwrite, callbacks=callbacks)
 

@@ -11,6 +11,7 @@ import numpy as np
 from transformers import TrainerCallback
 
 from understudy.artifacts.artifact import ARTIFACT
+from understudy.data.load import UNLABELLED
 from understudy.data.sources import dev_splits
 from understudy.evaluation.score import prepare_split
 from understudy.files import hash_file, write_atomically
@@ -76,14 +77,16 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
     """Yield the stages of a run in order. A stage's inputs are evaluated when its turn comes."""
     recipe, folder, data = planned.recipe, planned.output_dir, planned.data
     teacher = planned.teacher if planned.fine_tuned else str(folder / TEACHER)
-    dev = {split: key for split, key in data.hashes.items() if split != "train"}
+    dev = {split: key for split, key in data.hashes.items() if split not in ("train", UNLABELLED)}
+
+    labelled = {split: key for split, key in data.hashes.items() if split != UNLABELLED}
 
     if not planned.fine_tuned:
         teacher_recipe = teacher_part(recipe)
         yield Stage(
             TEACHER,
             "Fine-tuning the teacher",
-            lambda: {"recipe": dump(teacher_recipe), "model": hash_model(planned.teacher), **data.hashes},
+            lambda: {"recipe": dump(teacher_recipe), "model": hash_model(planned.teacher), **labelled},
             f"{TEACHER}/{RESULT}",
             lambda: finetune_from_recipe(teacher_recipe, folder / TEACHER, callbacks=callbacks),
             lambda: scores_line(read(folder / TEACHER)),
@@ -217,7 +220,9 @@ def teacher_part(recipe: Recipe) -> Recipe:
             "model": settings.model,
             "training": settings.training,
             "dropout": settings.dropout,
-            "data": recipe.data.model_copy(update={"augmented": None}),
+            "data": recipe.data.model_copy(
+                update={"augmented": None, "unlabelled": None, "labelled_share": None}
+            ),
         }
     )
 
@@ -225,7 +230,10 @@ def teacher_part(recipe: Recipe) -> Recipe:
 def augment_part(recipe: Recipe) -> Recipe:
     """Return the recipe for augmenting the training set of a run."""
     plain = {"method": None, "dropout": None, "attention": None}
-    return recipe.model_copy(update={**_nothing_else(recipe), **plain, "augment": recipe.augment})
+    data = recipe.data.model_copy(update={"unlabelled": None, "labelled_share": None})
+    return recipe.model_copy(
+        update={**_nothing_else(recipe), **plain, "augment": recipe.augment, "data": data}
+    )
 
 
 def distill_part(recipe: Recipe, teacher: str, folder: Path) -> Recipe:

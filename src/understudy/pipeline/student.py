@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
 from understudy.artifacts.artifact import ARTIFACT, Artifact, ExportedModel
@@ -29,7 +30,7 @@ from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
 from understudy.stages.distill import distill_from_recipe
 from understudy.workspace.folders import ARTIFACT_FOLDER, RECIPE, RESULT
-from understudy.workspace.objects import data_settings, model_path
+from understudy.workspace.objects import data_settings, model_path, unlabelled_settings
 from understudy.workspace.results import DistillResult, ModelFigures
 
 
@@ -77,6 +78,7 @@ def distill(
     predictions: str | Path | None = None,
     task: str | None = None,
     data: str | Path | Mapping[str, Any] | None = None,
+    unlabelled: Sequence[str | Path | Dataset] = (),
     recipe: str | Path | None = None,
     settings: Sequence[str] | Mapping[str, Any] = (),
     metric: str | None = None,
@@ -92,13 +94,16 @@ def distill(
             `finetune` knows its task and data.
         student: a shape (`tinybert-4l-312d`, `6l-384d`), initialised according to the recipe, or an encoder
             to start from: a folder, a hub name or a model in memory. Defaults to the recipe's.
-        method: `tinybert`: intermediate layers, then predictions; `soft-labels`: labels and the teacher's
-            predictions; `patient`: the same plus the hidden states of the first token.
+        method: `tinybert`: intermediate layers, then predictions; `joint`: layers, predictions and labels in
+            one sum; `soft-labels`: labels and the teacher's predictions; `patient`: the same plus the hidden
+            states of the first token.
         predictions: a Parquet file with any model's predictions for the training rows, instead of a teacher,
             for method `soft-labels`; see `docs/reference/recipes.md`.
         data: a folder in the task's layout, a hub dataset, files (`{"train": "a.csv", "dev": "b.csv"}`), or
             datasets in memory: a `DatasetDict`, or `{"train": dataset, "dev": dataset}`.
-        recipe: a shipped name or a file. Defaults to `tinybert-TASK`, `pkd-KIND` or `soft-labels-KIND`.
+        unlabelled: rows without labels to learn from too: files, folders, patterns, or datasets in memory.
+        recipe: a shipped name or a file. Defaults to `tinybert-TASK`, `joint-KIND`, `pkd-KIND` or
+            `soft-labels-KIND`.
         settings: override the recipe, e.g. `{"prediction.temperature": 2}`.
         metric: the metric that is reported and selects the best checkpoint, e.g. `f1` or a scikit-learn
             scorer such as `balanced_accuracy`. Defaults to the task's.
@@ -124,7 +129,12 @@ def distill(
         task=task,
         data=None,
         recipe=recipe,
-        settings=data_settings(data) | without_none({"metric": metric}) | parse_settings(settings),
+        settings={
+            **data_settings(data),
+            **unlabelled_settings(unlabelled),
+            **without_none({"metric": metric}),
+            **parse_settings(settings),
+        },
     )
     folder = (
         Path(output_dir)

@@ -55,7 +55,7 @@ def summarize(recipe: Recipe, folder: Path) -> dict[str, Any]:
         "against": evaluation["against"],
         "difference": evaluation["difference"],
         "agreement": evaluation.get("agreement", {}),
-        "counts": evaluation["counts"],
+        "counts": {**distilled["counts"], **evaluation["counts"]},
         "notes": constant_answers(folder / EVALUATION / PREDICTIONS, split),
         "models": rows,
         "parameters": distilled["parameters"],

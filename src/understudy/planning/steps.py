@@ -26,7 +26,7 @@ from understudy.distillation.methods import (
     Distillation,
     check_distillation,
     main_block,
-    rows_that_are_read,
+    places_that_are_read,
     teach,
     with_answers,
 )
@@ -38,7 +38,7 @@ from understudy.models.flop import forward_flop
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import load_config
 from understudy.planning.cost import Cost, Part
-from understudy.recipe.distillation import JointSettings, LayerSettings
+from understudy.recipe.distillation import JointSettings, LayerSettings, TrialSettings
 from understudy.recipe.recipe import STAGES, Recipe
 from understudy.training.arguments import build_arguments
 from understudy.training.trainer import autocast_dtype
@@ -135,7 +135,7 @@ def _sample(prepared: Prepared, num_rows: int) -> Prepared:
     wanted = set(few_rows["row"][:])
     places = [place for place, row in enumerate(dev.encoded["row"][:]) if row in wanted]
     few = dataclasses.replace(dev, rows=few_rows, encoded=dev.encoded.select(places))
-    return dataclasses.replace(prepared, train=prepared.train.select(chosen), dev={first: few})
+    return dataclasses.replace(prepared, train=prepared.train.select(chosen), dev={first: few}, places=None)
 
 
 _DEV_ROWS = 8
@@ -149,7 +149,7 @@ def _task_part(
     flop_of_a_token: Callable[[float], float],
 ) -> Part:
     """Estimate a stage on a task's rows; the cost of a row does not depend on its batch."""
-    steps = [_num_steps(arguments, len(prepared.train)) for arguments in trials]
+    steps = [_num_steps(arguments, len(prepared.epoch)) for arguments in trials]
     rows = sum(count * whole_batch(arguments) for count, arguments in zip(steps, trials, strict=True))
     length = _mean_length(prepared)
     tokens = rows * length
@@ -293,11 +293,17 @@ def _answers(run: Distillation, teacher_config: Any, folder: Path) -> list[Part]
     flop = forward_flop(teacher_config, length)
     num_dev = sum(len(split.encoded) for split in prepared.dev.values())
     # The joint method asks at every step.
-    asked = 0 if isinstance(block, JointSettings) else len(rows_that_are_read(run, block))
+    asked = 0 if isinstance(block, JointSettings) else _num_asked(run, block)
     rows = {"the teacher's answers": asked, "scoring": 2 * num_dev}
     return [
         Part(name, 0, count * length, count * length * flop, count * each) for name, count in rows.items()
     ]
+
+
+def _num_asked(run: Distillation, block: TrialSettings) -> int:
+    """Return how many rows the teacher predicts."""
+    places = places_that_are_read(run, block)
+    return len(run.prepared.train) if places is None else len(np.unique(places))
 
 
 _BATCH_OF_ROWS = 64

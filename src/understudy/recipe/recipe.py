@@ -281,6 +281,8 @@ def _refuse_without_effect(recipe: Recipe) -> None:
             idle = sorted({"temperature", "squared"} & {*_given(block), *block.search})
             if idle:
                 raise RecipeError(f"{name}.{idle[0]} has no effect on numbers: there are no classes.")
+    if recipe.data.unlabelled is not None and recipe.method is None:
+        raise RecipeError("data.unlabelled has no effect without a method: fine-tuning needs labels.")
     if recipe.soft_labels is not None and recipe.soft_labels.predictions is not None:
         _check_predictions(recipe)
     if recipe.finetune is not None and recipe.teacher is not None:
@@ -310,6 +312,8 @@ def _check_predictions(recipe: Recipe) -> None:
         raise RecipeError(
             "soft_labels.predictions holds no hidden states to be patient with. Use soft-labels."
         )
+    if recipe.data.unlabelled is not None:
+        raise RecipeError("data.unlabelled needs a teacher; soft_labels.predictions has the training rows.")
     if recipe.teacher is not None:
         raise RecipeError("teacher and soft_labels.predictions exclude each other: the file is the teacher.")
     if not recipe.task_definition.kind.accepts_predictions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from understudy.data.documents import is_pattern
 from understudy.errors import RecipeError
@@ -18,7 +19,7 @@ def input_paths(recipe: Recipe) -> list[str]:
         recipe.teacher,
         student.model,
         student.source,
-        *(data.source, data.train, data.dev, data.test, data.augmented),
+        *(data.source, data.train, data.dev, data.test, data.augmented, *(data.unlabelled or ())),
         *(
             (augment.model, augment.vectors, augment.vector_words, augment.stop_words)
             if augment is not None
@@ -54,7 +55,9 @@ def resolve_paths(recipe: Recipe) -> Recipe:
         return str(path.resolve()) if path is not None and path.exists() else value
 
     names = ("source", "train", "dev", "test", "augmented")
-    places = {name: absolute(getattr(recipe.data, name)) for name in names}
+    places: dict[str, Any] = {name: absolute(getattr(recipe.data, name)) for name in names}
+    if recipe.data.unlabelled is not None:
+        places["unlabelled"] = [_absolute_pattern(str(absolute(source))) for source in recipe.data.unlabelled]
     return recipe.model_copy(
         update={
             "model": absolute(recipe.model),

@@ -133,7 +133,7 @@ def _models(summary: Mapping[str, Any]) -> str:
 
 
 def _learning(folder: Path, distilled: Mapping[str, Any]) -> str:
-    parts = []
+    parts = [f"<p>{_safe(_rows_learnt_from(distilled['counts']))}</p>"]
     for name in distilled["stages"]:
         file = folder / name / LOSSES
         curves = loss_curves(file) if file.is_file() else {}
@@ -156,7 +156,13 @@ def _learning(folder: Path, distilled: Mapping[str, Any]) -> str:
             "each of its layers the attention scores (Eq. 7) and hidden states (Eq. 8).</p>"
         )
         parts.append(_table(["loss", "before", "after", "nearer"], lines))
-    return _section("What it learnt", "".join(parts)) if parts else ""
+    return _section("What it learnt", "".join(parts))
+
+
+def _rows_learnt_from(counts: Mapping[str, Any]) -> str:
+    names = {"train": "labelled rows", "unlabelled": "rows without labels"}
+    shown = [f"{counts[split]['rows']:,} {name}" for split, name in names.items() if split in counts]
+    return f"Learnt from {' and '.join(shown)}."
 
 
 def _attention(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from understudy.capture.representations import Representations
+from understudy.data.encode import LABELLED
 from understudy.errors import RecipeError
 from understudy.models.layer_map import MapName
 from understudy.models.projections import ProjectionKind
@@ -49,6 +50,11 @@ class PredictionLosses(Protocol):
         temperature: float,
         squared: bool,
     ) -> Tensor: ...
+
+
+def labelled_only(loss_B: Tensor, batch: Batch) -> Tensor:
+    """Set the loss of rows without a label to 0."""
+    return loss_B * batch[LABELLED] if LABELLED in batch else loss_B
 
 
 class Objectives(ABC):
@@ -271,7 +277,7 @@ class JointObjectives(Objectives):
             )
             losses["predictions"] = torch.stack(list(found.values())).sum(dim=0)
         if self.labels:
-            losses["labels"] = self.kind.label_loss(student, batch)
+            losses["labels"] = labelled_only(self.kind.label_loss(student, batch), batch)
         return losses
 
     def check(self, student: Representations, teacher: Representations) -> None:
@@ -310,7 +316,7 @@ class PatientObjectives(Objectives):
 
     def compare(self, student: Representations, teacher: Representations, batch: Batch) -> Losses:
         losses = {
-            "labels": self.kind.label_loss(student, batch),
+            "labels": labelled_only(self.kind.label_loss(student, batch), batch),
             "soft_labels": self.kind.soft_label_loss(
                 student, teacher, batch, temperature=self.temperature, squared=self.squared
             ),

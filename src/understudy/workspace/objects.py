@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,17 @@ def data_settings(data: str | Path | Mapping[str, Any] | None) -> dict[str, Any]
             value = str(_keep("datasets", partial(_save, value), hash_saved_dataset))
         settings[f"data.{name}"] = str(value) if isinstance(value, Path) else value
     return settings
+
+
+def unlabelled_settings(unlabelled: Sequence[str | Path | Dataset]) -> dict[str, Any]:
+    """Return the recipe settings for rows without labels: files, folders, patterns, or datasets."""
+    if not unlabelled:
+        return {}
+    names = [
+        str(_keep("datasets", partial(_save, one), hash_saved_dataset)) if isinstance(one, Dataset) else one
+        for one in unlabelled
+    ]
+    return {"data.unlabelled": [str(name) for name in names]}
 
 
 def _save(dataset: Dataset, folder: Path) -> None:

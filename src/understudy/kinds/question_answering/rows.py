@@ -67,6 +67,9 @@ class QuestionAnsweringRows(RowKind):
             "answers": {"text": texts, "answer_start": starts},
         }
 
+    def placeholder(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> Any:
+        return {"text": [], "answer_start": []}
+
     def encode(
         self, batch: Batch, reader: TextReader, names: Sequence[str], inside: Sequence[int] | None = None
     ) -> Encoded:

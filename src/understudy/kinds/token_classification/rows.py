@@ -51,6 +51,9 @@ class TokenClassificationRows(RowKind):
             "tags": [label_id(tag, ids or {}) for tag in to_iob2(tags)],
         }
 
+    def placeholder(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> Any:
+        return ["O"] * len(values["words"]) if isinstance(values["words"], list) else []
+
     def label_names(self, value: Any) -> Iterable[str]:
         return to_iob2([str(tag) for tag in value]) if isinstance(value, list) else []
 

@@ -29,7 +29,7 @@ def check_truncation(planned: PlannedRun) -> Iterator[Finding]:
     """Check how many rows are truncated: only their beginning is learnt and scored."""
     if planned.task.kind.has_windows or any(check_length(planned)):
         return  # long contexts are split into windows
-    rows, limit = planned.data.splits["train"], planned.recipe.max_length
+    rows, limit = planned.train_rows, planned.recipe.max_length
     chosen = np.sort(np.random.default_rng(0).permutation(len(rows))[:_SAMPLE])
     lengths = [planned.task.kind.count_tokens(planned.tokenizer, rows[int(place)]) for place in chosen]
     cut = float(np.mean(np.array(lengths) > limit))
@@ -48,7 +48,7 @@ def check_truncation(planned: PlannedRun) -> Iterator[Finding]:
 def check_rows(planned: PlannedRun) -> Iterator[Finding]:
     """Check that there are enough rows: few rows teach little and give wide intervals."""
     dev = dev_splits(planned.task, planned.recipe.data)[0]
-    num_train, num_dev = len(planned.data.splits["train"]), len(planned.data.splits[dev])
+    num_train, num_dev = planned.num_train, len(planned.data.splits[dev])
     if (
         num_train < FEW_TRAINING_ROWS
         and planned.recipe.augment is None
@@ -73,10 +73,8 @@ def check_leak(planned: PlannedRun) -> Iterator[Finding]:
     """Check for development rows that are also training rows, whose scores reward memorisation."""
     dev = dev_splits(planned.task, planned.recipe.data)[0]
     train, held_out = (
-        {_text(row) for row in planned.data.splits[split]}
-        if len(planned.data.splits[split]) <= 1_000_000
-        else set()
-        for split in ("train", dev)
+        {_text(row) for row in rows} if len(rows) <= 1_000_000 else set()
+        for rows in (planned.train_rows, planned.data.splits[dev])
     )
     shared = len(train & held_out) / max(1, len(held_out))
     if shared > _LEAK_SHARE:
@@ -91,7 +89,7 @@ def check_leak(planned: PlannedRun) -> Iterator[Finding]:
 def check_unseen_labels(planned: PlannedRun) -> Iterator[Finding]:
     """Check for labels with few or no training rows, which cannot be learnt."""
     field = planned.task.kind.label_field
-    if planned.task.kind.is_per_token or planned.data.labels is None:
+    if planned.task.kind.is_per_token or planned.data.labels is None or "train" not in planned.data.splits:
         return
     dev = dev_splits(planned.task, planned.recipe.data)[0]
     counts = Counter(planned.data.splits["train"][field][:])

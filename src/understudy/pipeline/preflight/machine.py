@@ -119,7 +119,7 @@ def disk_needed(planned: PlannedRun) -> int:
     weights = 4 * (2 * 3 * student + 3 * student)
     if not planned.fine_tuned:
         weights += 4 * (2 * 3 * teacher + teacher)
-    rows = planned.data.splits["train"]
+    rows = planned.train_rows
     variants = planned.recipe.augment.variants if planned.recipe.augment is not None else 0
     # Text, tokens of eight bytes etc.: about four times the size of the checked rows.
     return weights + int(4 * (1 + variants) * (rows.data.nbytes if len(rows) else 0))

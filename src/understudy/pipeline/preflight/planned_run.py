@@ -10,9 +10,10 @@ from typing import Any, Literal
 import numpy as np
 import torch
 import transformers
+from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
-from understudy.data.load import TaskData
+from understudy.data.load import UNLABELLED, TaskData
 from understudy.data.sources import dev_splits
 from understudy.data.task import Task
 from understudy.errors import ModelError, RecipeError
@@ -87,6 +88,17 @@ class PlannedRun:
             max_length=self.recipe.max_length,
             stride=self.recipe.data.stride,
         )
+
+    @property
+    def train_rows(self) -> Dataset:
+        """The labelled training rows; the unlabelled ones if there are no others."""
+        splits = self.data.splits
+        return splits["train"] if "train" in splits else splits[UNLABELLED]
+
+    @property
+    def num_train(self) -> int:
+        """The number of rows to learn from, with a label or without."""
+        return sum(len(self.data.splits.get(split, ())) for split in ("train", UNLABELLED))
 
     @cached_property
     def layers(self) -> LayerSettings | None:

@@ -1,0 +1,121 @@
+"""Rows without labels: where they come from, and how they are mixed with labelled ones."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import datasets
+import fsspec
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.data.columns import guess_columns
+from understudy.data.kind import RowKind
+from understudy.data.raw_rows import RawRow
+from understudy.data.readers import CONLL_SUFFIXES, TABLE_SUFFIXES, read_file, read_lines
+from understudy.data.sources import Source, hash_saved_dataset, is_saved_dataset
+from understudy.errors import DataError
+from understudy.files import hash_file
+
+_SUFFIXES = (*TABLE_SUFFIXES, ".jsonl", ".ndjson", ".parquet", ".json", ".txt", *CONLL_SUFFIXES)
+
+
+def unlabelled_source(
+    kind: RowKind, given: Sequence[str], columns: Mapping[str, str | int], fields: Sequence[str] | None
+) -> Source:
+    """Return all unlabelled rows as one source, in the order of the files.
+
+    Args:
+        given: files, folders, patterns, or folders that `Dataset.save_to_disk` wrote.
+        columns: the recipe's columns, used for a file that has them.
+        fields: the fields that labelled rows have; None if there are no labelled rows.
+    """
+    files = unlabelled_files(given)
+    named = {file: _columns(kind, file, columns, fields) for file in files}
+    if fields is None:
+        fields = [name for name in kind.inputs if all(name in one for one in named.values())]
+
+    def rows() -> Iterator[RawRow]:
+        for file, own in named.items():
+            for raw in _read(kind, file):
+                values: dict[str | int, Any] = {name: raw.values.get(own[name]) for name in fields}
+                yield RawRow(f"{file.name} {raw.where}", values, raw.problem)
+
+    digest = hashlib.sha256()
+    for file in files:
+        content = hash_saved_dataset(file) if file.is_dir() else hash_file(file)
+        digest.update(bytes.fromhex(content))
+    name = str(files[0]) if len(files) == 1 else f"{len(files)} files without labels"
+    return Source(name, digest.hexdigest(), rows, {field: field for field in fields}, None)
+
+
+def unlabelled_files(given: Sequence[str]) -> list[Path]:
+    """Return the files of folders and patterns, sorted within each."""
+    found: list[Path] = []
+    for name in given:
+        path = Path(name).expanduser()
+        if path.is_file() or is_saved_dataset(path):
+            found.append(path)
+            continue
+        matching = fsspec.filesystem("file").glob(str(path / "**") if path.is_dir() else str(path))
+        files = [file for file in map(Path, matching) if file.is_file() and file.suffix.lower() in _SUFFIXES]
+        if not files:
+            raise DataError(
+                f"data.unlabelled: {name} has no files that can be read. Names must end in "
+                f"{', '.join(_SUFFIXES)}."
+            )
+        found += files
+    return found
+
+
+def _read(kind: RowKind, file: Path) -> Iterator[RawRow]:
+    if file.is_dir():
+        dataset = datasets.load_from_disk(str(file))
+        return (RawRow(f"row {number}", dict(values)) for number, values in enumerate(dataset))
+    is_plain = file.suffix.lower() == ".txt" and "text" in kind.inputs
+    return read_lines(file) if is_plain else read_file(file)
+
+
+def _columns(
+    kind: RowKind, file: Path, columns: Mapping[str, str | int], fields: Sequence[str] | None
+) -> dict[str, str | int]:
+    """Return the column of each field in a file; a label column is ignored."""
+    first = next((row.values for row in _read(kind, file) if row.problem is None), None)
+    if first is None:
+        raise DataError(f"data.unlabelled: {file} has no rows that can be read.")
+    given = {name: column for name, column in columns.items() if column in first and name in kind.inputs}
+    named, _ = guess_columns(kind, given, list(first), str(file), without_label=True)
+    missing = [name for name in fields or () if name not in named]
+    if missing:
+        raise DataError(
+            f"data.unlabelled: {file} has no column for {missing[0]}, which the labelled rows have; there "
+            f"are {', '.join(map(str, first))}."
+        )
+    return named
+
+
+def epoch_places(
+    num_labelled: int, num_unlabelled: int, labelled_share: float | None, seed: int
+) -> NDArray[np.int64] | None:
+    """Return the places that an epoch reads, of labelled rows followed by unlabelled ones.
+
+    An epoch reads every unlabelled row once. Labelled rows are repeated, or drawn, to have their share.
+
+    Args:
+        labelled_share: the share of labelled rows in an epoch; None reads every row once.
+
+    Returns:
+        None if every row is read once.
+
+    >>> epoch_places(2, 3, 0.5, seed=0).tolist()
+    [0, 0, 1, 2, 3, 4]
+    """
+    if labelled_share is None or not num_labelled or not num_unlabelled:
+        return None
+    count = round(num_unlabelled * labelled_share / (1 - labelled_share))
+    order = np.random.default_rng(seed).permutation(num_labelled)
+    labelled = np.sort(np.resize(order, count))
+    return np.concatenate([labelled, np.arange(num_labelled, num_labelled + num_unlabelled)])

@@ -1,0 +1,173 @@
+"""Rows without labels: every method and kind learns from them, in one order that resumes exactly."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from kinds import EXAMPLES
+from safetensors.torch import load_file
+from teaching import method_settings, train_teacher
+
+import understudy
+from understudy.errors import DataError, RecipeError
+
+STAGES = {
+    "tinybert": ("intermediate", "prediction"),
+    "joint": ("joint",),
+    "soft-labels": ("soft_labels",),
+    "patient": ("soft_labels", "patient"),
+}
+
+
+@pytest.fixture(scope="module")
+def teacher(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_teacher(encoder, "classification", tmp_path_factory.mktemp("taught"))
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    nouns, words = ("cat", "dog", "city", "river", "movie"), ("good", "bad", "great", "awful", "slow", "fast")
+    file = tmp_path / "texts.txt"
+    file.write_text("".join(f"the {noun} was {word}\n\n" for noun in nouns for word in words), "utf-8")
+    return file
+
+
+def settings(method: str, steps: int, **more: Any) -> dict[str, Any]:
+    block = method_settings(STAGES[method], max_steps=steps)
+    if method == "tinybert":
+        block.pop("intermediate.search")
+        for key in ("load_best_model_at_end", "eval_strategy"):
+            block[f"intermediate.training.{key}"] = None
+    return block | more
+
+
+@pytest.mark.parametrize("method", STAGES)
+def test_every_method_learns_from_them(method: str, teacher: Path, texts: Path, tmp_path: Path) -> None:
+    more = {"student.shape": "2l-32d", "student.init": None, "student.layers": None}
+    if method in ("tinybert", "joint"):
+        more["student.shape"] = "1l-16d"
+    if method == "patient":
+        more["patient.projection"] = "shared"
+    done = understudy.distill(
+        teacher,
+        method=method,
+        unlabelled=[texts],
+        output_dir=tmp_path / method,
+        settings=settings(method, 30, **more, **{"data.labelled_share": 0.5}),
+    )
+    assert {split: count["rows"] for split, count in done.content["counts"].items()} == {
+        "train": 8,
+        "dev": 8,
+        "unlabelled": 30,
+    }
+    assert done.hashes["unlabelled"]
+    losses = done.stages[list(done.stages)[-1]].content["losses"]
+    assert losses["loss"]["last"] < losses["loss"]["first"]
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_every_kind_has_them(kind: str, encoder: Path, tmp_path: Path) -> None:
+    """The rows of the example without their labels, and no labelled row to learn from at all."""
+    example = EXAMPLES[kind]
+    teacher = train_teacher(encoder, kind, tmp_path)
+    file = next(tmp_path.glob("rows.*"))
+    done = understudy.distill(
+        teacher,
+        method="joint",
+        student="1l-16d",
+        task=example.task,
+        data={"dev": str(file)},
+        unlabelled=[file],
+        output_dir=tmp_path / "out",
+        settings=settings("joint", 2 * example.steps),
+    )
+    assert "train" not in done.content["counts"]
+    losses = done.stages["joint"].content["losses"]
+    assert losses["predictions"]["last"] < losses["predictions"]["first"]
+    # No label was read: the loss against labels is 0 throughout.
+    assert losses["labels"] == {"first": 0.0, "last": 0.0}
+
+
+def test_labels_of_other_rows_count_as_before(teacher: Path, texts: Path, tmp_path: Path) -> None:
+    """Half of a batch without labels halves the mean of their loss."""
+    from understudy.distillation.rows import prepare
+    from understudy.recipe.load import load_recipe
+    from understudy.training.arguments import build_arguments
+
+    recipe = load_recipe(
+        teacher / "recipe.yaml",
+        {
+            "method": "joint",
+            "joint.training": {},
+            "data.unlabelled": [str(texts)],
+            "training": None,
+            "model": None,
+        },
+    )
+    prepared = prepare(recipe, str(teacher), build_arguments({}, tmp_path))
+    assert prepared.train["labelled"][:] == [1] * 8 + [0] * 30
+    assert prepared.places is None
+    mixed = prepare(
+        recipe.model_copy(update={"data": recipe.data.model_copy(update={"labelled_share": 0.25})}),
+        str(teacher),
+        build_arguments({}, tmp_path),
+    )
+    shares = np.asarray(mixed.epoch["labelled"][:])
+    assert (shares.sum(), len(shares)) == (10, 40)
+    assert sorted(mixed.epoch["row"][:][10:]) == list(range(30))
+
+
+def test_killed_it_ends_in_the_same_weights(teacher: Path, texts: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "understudy", "distill", str(teacher), "--unlabelled", str(texts)]
+    command += ["--student", "1l-16d", "--method", "joint", "--set", "data.labelled_share=0.4"]
+    block = settings("joint", 30, **{f"joint.training.{key}": value for key, value in
+                                    {"save_strategy": "steps", "save_steps": 5}.items()})  # fmt: skip
+    command += [f"--set={key}={json.dumps(value)}" for key, value in block.items()] + ["--output-dir"]
+    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
+    training = tmp_path / "killed" / "joint" / "trials" / "0" / "training"
+    process = subprocess.Popen([*command, str(tmp_path / "killed")], stderr=subprocess.DEVNULL)
+    while not (training / "checkpoint-15").exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    subprocess.run([*command, str(tmp_path / "killed")], check=True, capture_output=True)
+    whole, killed = (
+        load_file(tmp_path / name / "student" / "model.safetensors") for name in ("whole", "killed")
+    )
+    assert all(torch.equal(whole[name], killed[name]) for name in whole)
+
+
+def test_what_is_refused(teacher: Path, texts: Path, tmp_path: Path) -> None:
+    def distill(*unlabelled: Path | str, **values: Any) -> None:
+        understudy.distill(
+            teacher,
+            unlabelled=list(unlabelled),
+            output_dir=tmp_path / "out",
+            settings=settings("tinybert", 2, **{"student.shape": "1l-16d"}) | values,
+        )
+
+    with pytest.raises(DataError, match="has no files that can be read"):
+        distill(tmp_path / "nothing*.txt")
+    with pytest.raises(RecipeError, match="labelled_share has no effect without"):
+        distill(**{"data.labelled_share": 0.5})
+    with (tmp_path / "other.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("number", "colour"), (1, "red"), (2, "blue"), (3, "green")])
+    with pytest.raises(DataError, match="cannot tell which column is text"):
+        distill(tmp_path / "other.csv")
+    with pytest.raises(RecipeError, match="fine-tuning needs labels"):
+        understudy.finetune(
+            teacher,
+            task="classification",
+            output_dir=tmp_path / "tuned",
+            settings={"data.train": str(texts), "data.dev": str(texts), "data.unlabelled": [str(texts)]},
+        )
