@@ -11,6 +11,7 @@ choice of rows. The definitions are those of scikit-learn, SciPy and seqeval.
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -112,6 +113,7 @@ def own_metric(name: str, allowed: Sequence[str]) -> Metric:
     return METRICS[name]
 
 
+@functools.cache
 def find_metric(name: str, *, of: str) -> Metric:
     """Find a metric for one prediction per row: ours by name, or a scikit-learn scorer.
 
@@ -140,6 +142,8 @@ def find_metric(name: str, *, of: str) -> Metric:
         except ValueError as error:
             raise RecipeError(f"metric {name} does not fit these labels: {error}") from error
 
+    if of == "classes":
+        _COUNTED[metric] = functools.partial(_count_scorer, name)
     return metric
 
 
@@ -217,11 +221,35 @@ def _count_labels(outcomes: Outcomes) -> tuple[NDArray[np.int64], NDArray[np.int
     return right, predicted, gold
 
 
+def _count_scorer(name: str, outcomes: Outcomes) -> float:
+    """Compute a class scorer of scikit-learn from counts; labels that never occur are left out."""
+    if name == "matthews_corrcoef":
+        return _count_matthews(outcomes)
+    right, predicted, gold = _count_labels(outcomes)
+    ratios: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {
+        "precision": (right, predicted),
+        "recall": (right, gold),
+        "balanced": (right, gold),
+        "f1": (2 * right, predicted + gold),
+        "jaccard": (right, predicted + gold - right),
+    }
+    kind, _, average = name.partition("_")
+    above, below = ratios[kind]
+    if average == "micro":
+        return float(above.sum() / below.sum())
+    values = above / np.maximum(below, 1)
+    if average == "weighted":
+        return float(values @ gold / gold.sum())
+    if not average:  # label 1
+        return float(values[1]) if len(values) > 1 else 0.0
+    return float(values[gold > 0 if kind == "balanced" else predicted + gold > 0].mean())
+
+
 def _f1(right: float, predicted: float, gold: float) -> float:
     return float(2 * right / (predicted + gold)) if predicted + gold else 0.0
 
 
-_COUNTED: Mapping[Metric, Metric] = {
+_COUNTED: dict[Metric, Metric] = {
     accuracy: _count_accuracy,
     f1: _count_f1,
     macro_f1: _count_macro_f1,

@@ -6,15 +6,18 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score, matthews_corrcoef
 
+from understudy.errors import RecipeError
 from understudy.evaluation.metrics import (
+    _scorer_names,
     accuracy,
     counted,
     exact_match,
     f1,
+    find_metric,
     macro_f1,
     matthews,
     pearson,
@@ -73,6 +76,28 @@ def test_counts_are_those_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
     assert matthews(outcomes) == pytest.approx(matthews_corrcoef(gold, predicted), abs=1e-12)
     (of_one,) = f1_score(gold, predicted, labels=[1], average=None, zero_division=0.0)
     assert f1(outcomes) == pytest.approx(of_one)
+
+
+@pytest.mark.parametrize("name", _scorer_names("classes"))
+@given(pairs=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=2, max_size=20))
+@settings(max_examples=30)
+def test_scorers_are_counted_as_scikit_learn_computes_them(name: str, pairs: list[tuple[int, int]]) -> None:
+    metric = find_metric(name, of="classes")
+    for labels in (1, 2):  # two classes, and three where the scorer takes them
+        outcomes = np.array([*pairs, (0, 1), (labels, labels), (1, 0)], dtype=np.float64)
+        if labels == 2 and name in ("precision", "recall", "jaccard"):
+            with pytest.raises(RecipeError, match="does not fit these labels"):
+                metric(outcomes)
+        else:
+            assert counted(metric) is not metric
+            assert counted(metric)(outcomes) == pytest.approx(metric(outcomes), abs=1e-12)
+
+
+def test_a_scorer_of_numbers() -> None:
+    outcomes = np.array([[1.0, 2.0], [3.0, 3.0], [5.0, 4.0]])
+    assert find_metric("neg_mean_absolute_error", of="numbers")(outcomes) == pytest.approx(-2 / 3)
+    with pytest.raises(RecipeError, match="metric must be one of pearson, spearman"):
+        find_metric("accuracy", of="numbers")
 
 
 def test_pearson() -> None:
