@@ -1,7 +1,8 @@
 """Does memory grow with the number of rows?
 
 Writes a CSV, loads, checks and encodes it in a process of its own for each size, and samples the
-memory the process holds itself (anonymous pages: mapped files are the system's to drop).
+memory the process holds itself (anonymous pages: mapped files are the system's to drop). With `--unlabelled`
+the rows have no labels, a tiny teacher predicts them, and some batches are read with its predictions.
 
     python benchmarks/million_rows.py --tokenizer ../shared/assets/bert-12l-384h-mlm
 
@@ -21,6 +22,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 WORDS = [
     "the",
@@ -52,11 +54,12 @@ def main() -> None:
     )
     parser.add_argument("--tokenizer", default="../shared/assets/bert-12l-384h-mlm")
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--unlabelled", action="store_true")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure is not None:
-        print(json.dumps(measure(options.measure, options.tokenizer)))
+        print(json.dumps(measure(options.measure, options.tokenizer, unlabelled=options.unlabelled)))
         return
     figures = []
     for num_rows in [2_000, 20_000] if options.quick else options.rows:
@@ -64,6 +67,7 @@ def main() -> None:
             path = Path(folder) / "rows.csv"
             write_rows(path, num_rows)
             command = [sys.executable, __file__, "--measure", str(path), "--tokenizer", options.tokenizer]
+            command += ["--unlabelled"] if options.unlabelled else []
             environment = os.environ | {"UNDERSTUDY_CACHE": folder, "HF_HUB_OFFLINE": "1"}
             finished = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
             figures.append({"rows": num_rows, "file_mb": round(path.stat().st_size / 1e6, 1)})
@@ -88,7 +92,7 @@ def write_rows(path: Path, num_rows: int) -> None:
             writer.writerow([f"{number} {' '.join(words)}", number % 3])
 
 
-def measure(path: Path, tokenizer_name: str) -> dict[str, float]:
+def measure(path: Path, tokenizer_name: str, *, unlabelled: bool) -> dict[str, float]:
     from understudy.data.encode import encode
     from understudy.data.load import load_data
     from understudy.data.settings import DataSettings
@@ -109,13 +113,38 @@ def measure(path: Path, tokenizer_name: str) -> dict[str, float]:
     sampler.start()
     start = time.perf_counter()
     task = get_task("classification")
-    data = load_data(task, DataSettings(train=str(path)), ["train"])
-    encoded = encode(data.splits["train"], task.kind, tokenizer, max_length=64)
+    split = "unlabelled" if unlabelled else "train"
+    settings = (
+        DataSettings(dev=str(path), unlabelled=[str(path)]) if unlabelled else DataSettings(train=str(path))
+    )
+    splits = ["train", "dev"] if unlabelled else ["train"]
+    data = load_data(task, settings, splits)
+    encoded = encode(data.splits[split], task.kind, tokenizer, max_length=64)
+    if unlabelled:
+        read_predictions(encoded, task.kind, tokenizer, path.parent)
     seconds = time.perf_counter() - start
     done.set()
     sampler.join()
-    assert len(encoded) == data.reports["train"].num_read
+    assert len(encoded) == data.reports[split].num_read
     return {"before_mb": round(before), "peak_mb": round(peak), "seconds": round(seconds, 1)}
+
+
+def read_predictions(encoded: Any, kind: Any, tokenizer: Any, folder: Path) -> None:
+    """Let a tiny teacher predict all rows, and read batches from all over them."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    from understudy.data.encode import Collator
+    from understudy.distillation.teacher_cache import add_teacher_answers
+    from understudy.training.arguments import build_arguments
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 16}
+    config = BertConfig(vocab_size=len(tokenizer), num_labels=3, **sizes)
+    teacher = BertForSequenceClassification(config).eval()
+    arguments = build_arguments({}, folder / "training")
+    answered = add_teacher_answers(encoded, kind, lambda: teacher, tokenizer, "tiny", arguments)
+    collate, chosen = Collator(tokenizer), random.Random(0).sample(range(len(answered)), 3_200)
+    for first in range(0, len(chosen), 32):
+        collate([answered[place] for place in chosen[first : first + 32]])
 
 
 def anonymous_mb() -> float:
