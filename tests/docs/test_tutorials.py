@@ -42,6 +42,16 @@ def test_the_commands_of_a_tutorial_run(
         assert run_code(text, names) == 2
 
 
+def test_a_run_from_python(names: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = understudy.run
+
+    def tiny_run(*arguments: object, **options: object) -> object:
+        return whole(*arguments, settings=run_settings("desk-classification"), **options)
+
+    monkeypatch.setattr(understudy, "run", tiny_run)
+    assert run_code((DOCS / "how-to" / "python.md").read_text("utf-8"), names) == 1
+
+
 def test_the_loss_of_ones_own_trains(names: dict[str, str], tmp_path: Path) -> None:
     run_command(["finetune", names["ENCODER"], "--task", "mrpc", "--data", names["nyu-mll/glue"],
                  "--output-dir", "teachers/mrpc"], names)  # fmt: skip
