@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +22,8 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, Trainin
 
 import understudy
 from understudy.errors import ModelError, OutputError, RecipeError
+from understudy.pipeline.preflight.checks import preflight
+from understudy.recipe.load import load_recipe
 from understudy.training.arguments import build_arguments
 
 SMALL = {
@@ -33,6 +37,78 @@ SMALL = {
 
 def settings_for(file: Path) -> dict[str, object]:
     return SMALL | {"data.train": str(file), "data.dev": str(file)}
+
+
+def noise(folder: Path) -> tuple[Path, Path]:
+    """Texts whose labels are drawn at random: what is learnt of them is memory."""
+    generator = random.Random(0)
+    words = (
+        "good",
+        "bad",
+        "film",
+        "cat",
+        "dog",
+        "city",
+        "river",
+        "red",
+        "blue",
+        "fast",
+        "slow",
+        "anna",
+        "rome",
+    )
+    files = folder / "noise.csv", folder / "noise-dev.csv"
+    for file, count in zip(files, (60, 40), strict=True):
+        rows = [(" ".join(generator.sample(words, 4)), generator.choice("xy")) for _ in range(count)]
+        file.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows), "utf-8")
+    return files
+
+
+def test_held_out_rows_choose_the_step_and_show_what_is_memory(encoder: Path, tmp_path: Path) -> None:
+    train, dev = noise(tmp_path)
+    training = {"max_steps": 120, "per_device_train_batch_size": 16, "learning_rate": 3e-3}
+    settings = {
+        "data.train": str(train),
+        "data.dev": str(dev),
+        "data.max_length": 32,
+        "dropout": 0.0,
+        "training": {
+            "max_steps": 120,
+            "per_device_train_batch_size": 16,
+            "learning_rate": 3e-3,
+            "report_to": "none",
+        },
+    }
+    plain = understudy.finetune(
+        encoder, task="classification", output_dir=tmp_path / "plain", settings=settings
+    )
+    assert plain.memory is None
+    chosen = understudy.finetune(
+        encoder, task="classification", output_dir=tmp_path / "chosen", settings=settings | {"held_out": 0.25}
+    )
+    # Labels without a rule: the loss on held-out rows is lowest early.
+    assert chosen.content["steps"] == 120
+    assert 0 < chosen.content["best_step"] < 60
+    assert chosen.content["memory"]["rows"] == {"train": 45, "held_out": 15}
+    assert chosen.memory is not None
+    assert chosen.memory["train"].value < 0.95
+    # The plain teacher knows its rows by heart, and a run with it says so.
+    recipe = load_recipe(
+        "tinybert-classification",
+        {"teacher": str(tmp_path / "plain"), "data.train": str(train), "data.dev": str(dev)}
+        | {"data.max_length": 32, "student.shape": "1l-16d"},
+    )
+    warnings = {one.check: one.message for one in preflight(recipe, tmp_path / "run")[1]}
+    assert re.search(r"has accuracy (1\.00|0\.9\d) on training rows", warnings["teacher_memory"])
+    other = recipe.model_copy(update={"teacher": str(tmp_path / "chosen")})
+    assert "teacher_memory" not in {one.check for one in preflight(other, tmp_path / "run")[1]}
+    with pytest.raises(RecipeError, match=r"training\.load_best_model_at_end has no effect beside held_out"):
+        understudy.finetune(
+            encoder,
+            task="classification",
+            output_dir=tmp_path / "both",
+            settings=settings | {"held_out": 0.25, "training.load_best_model_at_end": True},
+        )
 
 
 def test_what_is_left_behind(encoder: Path, tmp_path: Path) -> None:

@@ -38,7 +38,11 @@ class EvaluationSplit:
     def metrics(self, prediction: EvalPrediction) -> dict[str, float]:
         """Compute the metrics for Trainer's `compute_metrics`."""
         made = prediction.predictions
-        outcomes = self.judge(made if isinstance(made, tuple) else (made,)).outcomes
+        return self.metrics_of(made if isinstance(made, tuple) else (made,))
+
+    def metrics_of(self, logits: Logits) -> dict[str, float]:
+        """Return the metrics of a model's logits on this split, without intervals."""
+        outcomes = self.judge(logits).outcomes
         return {name: self.task.kind.metric(name)(outcomes) for name in self.task.metrics}
 
 

@@ -219,6 +219,7 @@ def teacher_part(recipe: Recipe) -> Recipe:
             "method": None,
             "model": settings.model,
             "training": settings.training,
+            "held_out": settings.held_out,
             "dropout": settings.dropout,
             "data": recipe.data.model_copy(
                 update={"augmented": None, "unlabelled": None, "labelled_share": None}

@@ -59,6 +59,9 @@ class Recipe(BaseModel):
     """The seed of everything random; a stage's `training.seed` overrides it."""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
     """Every dropout probability while training. Defaults to the model's own."""
+    held_out: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
+    """Fine-tuning: the share of training rows that are not learnt from but choose the step with the lowest
+    loss, so that the teacher stops before it memorises its rows."""
     precision: PrecisionName = "auto"
     """`auto` is bf16 if the hardware supports it natively and fp32 otherwise; or `bf16`, `fp16`, `fp32`. A
     stage's own `bf16` or `fp16` overrides it."""
@@ -166,7 +169,7 @@ STAGES = ("intermediate", "prediction", "joint", "soft_labels", "patient")
 _TASK_KEYS = ("task", "data", "metric", "augment", "precision")
 _DISTILL_KEYS = (*_TASK_KEYS, "teacher", "student", "dropout", "attention", "finetune", "export")
 _KEYS: Mapping[str | None, tuple[str, ...]] = {
-    None: (*_TASK_KEYS, "model", "training", "dropout", "attention"),
+    None: (*_TASK_KEYS, "model", "training", "held_out", "dropout", "attention"),
     "tinybert": (*_DISTILL_KEYS, "normalization", "intermediate", "prediction"),
     "joint": (*_DISTILL_KEYS, "normalization", "joint"),
     "soft-labels": (*_DISTILL_KEYS, "soft_labels"),

@@ -16,6 +16,8 @@ class FinetuneSettings(BaseModel):
     """The encoder to fine-tune: a folder or a hub name."""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
     """Every dropout probability while it trains. Defaults to the model's own."""
+    held_out: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
+    """The share of training rows that choose the best step; see `held_out` of a fine-tuning recipe."""
     training: dict[str, Any] = {}
     """transformers' TrainingArguments by name."""
 

@@ -12,7 +12,15 @@ from transformers import TrainerCallback, set_seed
 
 from understudy.distillation.rows import prepare
 from understudy.distillation.runs import choose_on_dev, remove_checkpoints, save_model, train_to_the_end
-from understudy.distillation.teachers import make_trainer, start_model
+from understudy.distillation.teachers import (
+    best_step,
+    describe_memory,
+    hold_out,
+    make_trainer,
+    score_memory,
+    start_model,
+    with_held_out,
+)
 from understudy.errors import RecipeError
 from understudy.evaluation.score import score_content, score_model
 from understudy.models.pretrained import load_config, load_model
@@ -90,7 +98,10 @@ def finetune_from_recipe(
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
     check_output(output_dir, recipe, overwrite=overwrite)
     task, model_name, training_dir = recipe.task_definition, str(recipe.model), output_dir / TRAINING_FOLDER
-    arguments = build_arguments(choose_on_dev({"seed": recipe.seed, **recipe.training}, task), training_dir)
+    training = recipe.training if recipe.held_out is None else with_held_out(recipe.training)
+    if recipe.held_out is None:
+        training = choose_on_dev(training, task)
+    arguments = build_arguments({"seed": recipe.seed, **training}, training_dir)
     tune_cpu()
     set_seed(arguments.seed)
 
@@ -101,7 +112,8 @@ def finetune_from_recipe(
     with arguments.main_process_first(desc="preparing the output folder"):
         if arguments.should_save:
             start_output(output_dir, recipe, hashes, overwrite=overwrite)
-    trainer = make_trainer(model, prepared, arguments, callbacks)
+    held_out = hold_out(prepared, recipe.held_out, recipe.seed) if recipe.held_out is not None else None
+    trainer = make_trainer(model, prepared, arguments, callbacks, held_out)
     outcome = train_to_the_end(trainer)
     if not arguments.should_save:
         return FinetuneResult(output_dir, {})
@@ -110,13 +122,19 @@ def finetune_from_recipe(
     # Score the model as it was saved, in float32.
     saved = load_model(str(output_dir), task, data.labels, fine_tuned=True)
     scores = {split: score_model(saved, tokenizer, rows) for split, rows in prepared.dev.items()}
+    memory: dict[str, Any] = {}
+    if held_out is not None:
+        memory = {"memory": score_memory(saved, prepared, recipe, held_out)}
+        logger.info(describe_memory(memory["memory"]))
     content = {
         "stage": "finetune",
         "task": task.name,
         "model": model_name,
         **score_content(scores),
         **data_content(data),
+        **memory,
         "steps": outcome.global_step,
+        **({"best_step": best_step(trainer)} if held_out is not None else {}),
         # Since the last start, if the run was interrupted.
         "seconds": {"training": round(outcome.metrics["train_runtime"], 3)},
         "parameters": saved.num_parameters(),

@@ -36,6 +36,12 @@ class FinetuneResult(TrainingResult):
     """A fine-tuned teacher."""
 
     @property
+    def memory(self) -> dict[str, Estimate] | None:
+        """The score on rows it learnt from (`train`) and on rows held out of training (`held_out`)."""
+        memory = self.content.get("memory")
+        return {name: Estimate(**memory[name]) for name in ("train", "held_out")} if memory else None
+
+    @property
     def parameters(self) -> int:
         return int(self.content["parameters"])
 

@@ -27,6 +27,8 @@ from understudy.objectives.compose import weight_of
 from understudy.pipeline.preflight.planned_run import Finding, PlannedRun, num_parameters, untrained
 from understudy.recipe.distillation import LayerSettings, PatientSettings
 
+_MEMORY = 0.15  # of the metric, between training and development rows
+
 
 def check_teacher_head(planned: PlannedRun) -> Iterator[Finding]:
     """Check that the teacher has a head for the task, that is, that it was fine-tuned."""
@@ -79,6 +81,28 @@ def check_teacher_knows(planned: PlannedRun) -> Iterator[Finding]:
             f"the teacher {planned.teacher} is right on {right:.0%} of {len(meant)} development rows, and "
             f"always giving one answer is right on {guess:.0%}. Is it fine-tuned on this task, with these "
             f"labels? understudy evaluate {planned.teacher} says more.",
+        )
+
+
+def check_teacher_memory(planned: PlannedRun) -> Iterator[Finding]:
+    """Warn if the teacher knows its training rows by heart: its layers then teach that memory."""
+    if not planned.fine_tuned or "train" not in planned.data.splits or planned.recipe.data.unlabelled:
+        return
+    if not has_head_for(planned.teacher_config, planned.task) or any(check_labels(planned)):
+        return
+    model = load_model(planned.teacher, planned.task, planned.data.labels, fine_tuned=True)
+    metric = planned.task.headline
+    train, dev = (
+        split.metrics_of(predict_logits(model, planned.tokenizer, split.encoded, batch_size=32))[metric]
+        for split in (planned.train_sample, planned.dev)
+    )
+    if train - dev > _MEMORY and train > 0.9:
+        yield Finding(
+            "teacher_memory",
+            "warning",
+            f"the teacher has {metric} {train:.2f} on training rows and {dev:.2f} on development rows: it "
+            "has memorised them, and its layers teach that. Add rows that it has not seen (--unlabelled, or "
+            "augment), or fine-tune it with --set held_out=0.1.",
         )
 
 

@@ -79,7 +79,14 @@ class PlannedRun:
     @cached_property
     def dev(self) -> EvaluationSplit:
         """A sample of the first development set, encoded."""
-        rows = self.data.splits[dev_splits(self.task, self.recipe.data)[0]]
+        return self._sample(self.data.splits[dev_splits(self.task, self.recipe.data)[0]])
+
+    @cached_property
+    def train_sample(self) -> EvaluationSplit:
+        """A sample of the labelled training rows, encoded."""
+        return self._sample(self.data.splits["train"])
+
+    def _sample(self, rows: Dataset) -> EvaluationSplit:
         chosen = np.sort(np.random.default_rng(0).permutation(len(rows))[:_ASKED])
         return prepare_split(
             self.task,
