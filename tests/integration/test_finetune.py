@@ -72,12 +72,7 @@ def test_held_out_rows_choose_the_step_and_show_what_is_memory(encoder: Path, tm
         "data.dev": str(dev),
         "data.max_length": 32,
         "dropout": 0.0,
-        "training": {
-            "max_steps": 120,
-            "per_device_train_batch_size": 16,
-            "learning_rate": 3e-3,
-            "report_to": "none",
-        },
+        "training": {**training, "report_to": "none"},
     }
     plain = understudy.finetune(
         encoder, task="classification", output_dir=tmp_path / "plain", settings=settings

@@ -14,12 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from kinds import EXAMPLES
 from safetensors.torch import load_file
 from teaching import method_settings, train_teacher
 
 import understudy
+from understudy.data.load import load_data
+from understudy.data.settings import DataSettings
 from understudy.errors import DataError, RecipeError
+from understudy.kinds.tasks import get_task
 
 STAGES = {
     "tinybert": ("intermediate", "prediction"),
@@ -171,3 +175,42 @@ def test_what_is_refused(teacher: Path, texts: Path, tmp_path: Path) -> None:
             output_dir=tmp_path / "tuned",
             settings={"data.train": str(texts), "data.dev": str(texts), "data.unlabelled": [str(texts)]},
         )
+
+
+def test_rows_follow_their_columns_and_formats(tmp_path: Path) -> None:
+    """What is read as the text decides the rows, also of a file that was read before."""
+    (tmp_path / "rows.csv").write_text("body,title\nbody one,title one\nbody two,title two\n", "utf-8")
+    (tmp_path / "dev.csv").write_text("body,title,label\na,b,x\nc,d,y\n", "utf-8")
+    (tmp_path / "plain.csv").write_text("first text,1\nsecond text,2\n", "utf-8")
+    (tmp_path / "plain-dev.csv").write_text("a,x\nb,y\n", "utf-8")
+    task = get_task("classification")
+
+    def texts(dev: str, unlabelled: str, columns: dict[str, Any]) -> list[str]:
+        given = {"dev": str(tmp_path / dev), "unlabelled": [unlabelled], "columns": columns}
+        loaded = load_data(task, DataSettings.model_validate(given), ["train", "dev"])
+        return loaded.splits["unlabelled"]["text"][:]
+
+    file = str(tmp_path / "rows.csv")
+    assert texts("dev.csv", file, {"text": "body", "label": "label"}) == ["body one", "body two"]
+    assert texts("dev.csv", file, {"text": "title", "label": "label"}) == ["title one", "title two"]
+    numbered = {"text": 0, "label": 1}
+    assert texts("plain-dev.csv", str(tmp_path / "plain.csv"), numbered) == ["first text", "second text"]
+    # A folder with the signs of a pattern, and a dataset that was saved with a format.
+    odd = tmp_path / "d[1]"
+    Dataset.from_dict({"text": ["a b", "c d"], "label": [0, 1]}).with_format("numpy").save_to_disk(
+        odd / "saved"
+    )
+    (odd / "saved" / "note.txt").write_text("a note\n", "utf-8")
+    assert texts("dev.csv", str(odd / "saved"), {"text": "body", "label": "label"}) == ["a b", "c d"]
+
+
+def test_only_labelled_rows_are_scored(teacher: Path, texts: Path, tmp_path: Path) -> None:
+    done = understudy.distill(
+        teacher,
+        method="joint",
+        student="1l-16d",
+        unlabelled=[texts],
+        output_dir=tmp_path / "out",
+        settings=settings("joint", 2),
+    )
+    assert set(understudy.evaluate(done.output_dir, split="train").scores) == {"train"}

@@ -145,6 +145,7 @@ class Kind(RowKind):
 
     Attributes:
         has_classes: whether predictions are a choice among classes, which a temperature softens.
+        has_plain_labels: whether the label of a row is one number, the id of a class or a score.
         has_agreement: whether agreement of two models on a row is defined.
         has_entities: whether rows have entities that augmentation may swap.
         picture: how a report plots the predictions: `confusion`, `scatter`, or None.
@@ -153,6 +154,7 @@ class Kind(RowKind):
 
     has_classes: ClassVar[bool] = True
     has_agreement: ClassVar[bool] = True
+    has_plain_labels: ClassVar[bool] = True
     has_entities: ClassVar[bool] = False
     picture: ClassVar[str | None] = None
     accepts_predictions: ClassVar[bool] = False

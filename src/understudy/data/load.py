@@ -32,7 +32,7 @@ from understudy.data.settings import DataSettings
 from understudy.data.sources import Source, check_settings, find_source
 from understudy.data.task import Task
 from understudy.data.unlabelled import unlabelled_source
-from understudy.errors import DataError
+from understudy.errors import DataError, RecipeError
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +84,12 @@ def load_data(
     has_train = settings.source is not None or settings.train is not None or settings.augmented is not None
     wanted = [split for split in splits if split != "train" or has_train or settings.unlabelled is None]
     sources = {split: find_source(task, settings, split) for split in wanted}
+    if not sources:
+        raise RecipeError("data.train must be given: this needs the train split.")
+    if not has_train and "train" in splits:
+        for name in ("max_rows", "labelled_share"):
+            if getattr(settings, name) is not None:
+                raise RecipeError(f"data.{name} has no effect without labelled training rows.")
     declared = settings.labels or task.labels or next(iter(sources.values())).labels
     names = tuple(declared) if declared else None
     if names is None and task.kind.has_named_labels:
@@ -97,6 +103,7 @@ def load_data(
         loaded[split], reports[split] = _checked(
             task, source, names, settings.bad_rows, labelled=split != UNLABELLED
         )
+    _check_choices(loaded)
     hashes = {split: source.key for split, source in sources.items()}
     # Augmented rows were already made from this many rows, so all of them are read.
     if settings.max_rows is not None and settings.augmented is None and "train" in loaded:
@@ -112,6 +119,15 @@ def load_data(
         guessed=first.guessed,
         hashes=hashes,
     )
+
+
+def _check_choices(loaded: Mapping[str, Dataset]) -> None:
+    """Refuse unlabelled questions with another number of choices: a batch cannot hold both."""
+    parts = [loaded[split] for split in ("train", UNLABELLED) if split in loaded]
+    if len(parts) == 2 and "choices" in parts[0].column_names:
+        counts = [len(rows[0]["choices"]) for rows in parts]
+        if counts[0] != counts[1]:
+            raise DataError(f"labelled rows have {counts[0]} choices, unlabelled ones {counts[1]}.")
 
 
 def _some_rows(rows: Dataset, count: int) -> Dataset:

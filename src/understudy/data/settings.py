@@ -52,6 +52,11 @@ class DataSettings(BaseModel):
     """Whether to stop with a list of the bad rows, or to leave them out and report how many."""
 
 
+def without_unlabelled(data: DataSettings) -> DataSettings:
+    """Return the settings of the labelled rows alone."""
+    return data.model_copy(update={"unlabelled": None, "labelled_share": None})
+
+
 class CorpusSettings(BaseModel):
     """Settings for turning general text into token blocks; read by `understudy corpus`."""
 

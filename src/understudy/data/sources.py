@@ -246,7 +246,7 @@ def hash_saved_dataset(folder: Path) -> str:
 
 
 def _saved_dataset_source(task: Task, settings: DataSettings, folder: Path) -> Source:
-    dataset = datasets.load_from_disk(str(folder))
+    dataset = datasets.load_from_disk(str(folder)).with_format(None)
     return _dataset_source(task, dataset, settings.columns, str(folder), hash_saved_dataset(folder))
 
 

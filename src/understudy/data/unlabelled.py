@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,13 @@ def unlabelled_source(
 
     def rows() -> Iterator[RawRow]:
         for file, own in named.items():
-            for raw in _read(kind, file):
+            for raw in _read(kind, file, columns):
                 values: dict[str | int, Any] = {name: raw.values.get(own[name]) for name in fields}
                 yield RawRow(f"{file.name} {raw.where}", values, raw.problem)
 
-    digest = hashlib.sha256()
+    # Which column is read as which field decides the rows as much as the files do.
+    read_as = [[file.suffix, {name: own[name] for name in fields}] for file, own in named.items()]
+    digest = hashlib.sha256(json.dumps(read_as).encode())
     for file in files:
         content = hash_saved_dataset(file) if file.is_dir() else hash_file(file)
         digest.update(bytes.fromhex(content))
@@ -60,7 +63,7 @@ def unlabelled_files(given: Sequence[str]) -> list[Path]:
         if path.is_file() or is_saved_dataset(path):
             found.append(path)
             continue
-        matching = fsspec.filesystem("file").glob(str(path / "**") if path.is_dir() else str(path))
+        matching = fsspec.filesystem("file").glob(str(path)) if not path.is_dir() else sorted(path.rglob("*"))
         files = [file for file in map(Path, matching) if file.is_file() and file.suffix.lower() in _SUFFIXES]
         if not files:
             raise DataError(
@@ -71,19 +74,20 @@ def unlabelled_files(given: Sequence[str]) -> list[Path]:
     return found
 
 
-def _read(kind: RowKind, file: Path) -> Iterator[RawRow]:
+def _read(kind: RowKind, file: Path, columns: Mapping[str, str | int]) -> Iterator[RawRow]:
     if file.is_dir():
-        dataset = datasets.load_from_disk(str(file))
+        dataset = datasets.load_from_disk(str(file)).with_format(None)
         return (RawRow(f"row {number}", dict(values)) for number, values in enumerate(dataset))
     is_plain = file.suffix.lower() == ".txt" and "text" in kind.inputs
-    return read_lines(file) if is_plain else read_file(file)
+    header = not any(isinstance(column, int) for column in columns.values())
+    return read_lines(file) if is_plain else read_file(file, header=header)
 
 
 def _columns(
     kind: RowKind, file: Path, columns: Mapping[str, str | int], fields: Sequence[str] | None
 ) -> dict[str, str | int]:
     """Return the column of each field in a file; a label column is ignored."""
-    first = next((row.values for row in _read(kind, file) if row.problem is None), None)
+    first = next((row.values for row in _read(kind, file, columns) if row.problem is None), None)
     if first is None:
         raise DataError(f"data.unlabelled: {file} has no rows that can be read.")
     given = {name: column for name, column in columns.items() if column in first and name in kind.inputs}
@@ -102,7 +106,8 @@ def epoch_places(
 ) -> NDArray[np.int64] | None:
     """Return the places that an epoch reads, of labelled rows followed by unlabelled ones.
 
-    An epoch reads every unlabelled row once. Labelled rows are repeated, or drawn, to have their share.
+    An epoch reads every unlabelled row once. Labelled rows are repeated to have their share; if there are
+    more than that, as many are drawn, the same in every epoch.
 
     Args:
         labelled_share: the share of labelled rows in an epoch; None reads every row once.
@@ -115,7 +120,7 @@ def epoch_places(
     """
     if labelled_share is None or not num_labelled or not num_unlabelled:
         return None
-    count = round(num_unlabelled * labelled_share / (1 - labelled_share))
+    count = max(1, round(num_unlabelled * labelled_share / (1 - labelled_share)))
     order = np.random.default_rng(seed).permutation(num_labelled)
     labelled = np.sort(np.resize(order, count))
     return np.concatenate([labelled, np.arange(num_labelled, num_labelled + num_unlabelled)])

@@ -92,9 +92,11 @@ def check_distillation(run: Distillation) -> None:
         with_answers(run, main_block(recipe), quiet=True)
         return
     teacher = run.load_teacher()
-    for layers in (recipe.intermediate, recipe.joint):
-        if layers is not None:
-            match(student, teacher, layers, channels)
+    if recipe.intermediate is not None:
+        match(student, teacher, recipe.intermediate, channels)
+    for joint in recipe.joint.choices() if recipe.joint is not None else ():
+        if joint.layers:
+            match(student, teacher, joint, channels)
     if recipe.patient is not None:
         _match_patient(run, recipe.patient, student, channels)
 

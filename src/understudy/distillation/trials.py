@@ -175,6 +175,7 @@ def _run_trial(
     content = {
         "score": score,
         "values": dict(values),
+        **({"layer_map": list(teacher_layers)} if teacher_layers else {}),
         "losses": write_losses(folder / LOSSES, trainer.state.log_history),
         "steps": outcome.global_step,
         # Since the last start, if the run was interrupted.

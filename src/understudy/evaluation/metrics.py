@@ -153,7 +153,9 @@ _OF_CLASSES, _OF_NUMBERS = ("accuracy", "f1", "macro_f1", "matthews"), ("pearson
 def _scorer_names(of: str) -> list[str]:
     """Return the scorers that need only predictions, not probabilities."""
     classes = ("balanced_accuracy", "f1_", "jaccard", "matthews_corrcoef", "precision", "recall")
-    numbers = ("explained_variance", "neg_m", "neg_root", "r2")
+    # Those of logarithms and of Poisson's and Gamma's fail on numbers below 0, which a model may predict.
+    errors = ("neg_mean_absolute", "neg_mean_squared_error", "neg_root_mean_squared_error")
+    numbers = ("explained_variance", "neg_max", "neg_median", "r2", *errors)
     named = [name for name in sklearn.metrics.get_scorer_names() if not name.endswith("_samples")]
     return [name for name in named if name.startswith(classes if of == "classes" else numbers)]
 

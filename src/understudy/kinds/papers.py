@@ -167,7 +167,7 @@ def _augment(task: str, one: Experiment, read: Read) -> str:
         f"understudy augment {TEACHER} --task {task} --data {one.data} --output-dir augmented/{task}",
     ]
     settings = read(f"augment-{one.base}")["augment"] | {"variants": one.variants}
-    return _write(header, {"task": task, "augment": settings})
+    return _write(header, {"task": task, **one.settings, "augment": settings})
 
 
 def _distillation(one: Experiment, read: Read) -> dict[str, Any]:

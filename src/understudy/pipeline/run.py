@@ -85,9 +85,11 @@ def run(
         'positive'
     """
     with show_messages():
+        own = processing_class if isinstance(model, PreTrainedModel) else None
+        path = model_path(model, own, revision=revision)
         built = run_recipe(
-            model_path(model, processing_class, revision=revision) if model is not None else None,
-            student=student_name(student, processing_class, model),
+            path,
+            student=student_name(student, processing_class, path),
             task=task,
             data=None,
             recipe=recipe,

@@ -12,6 +12,7 @@ from transformers import TrainerCallback
 
 from understudy.artifacts.artifact import ARTIFACT
 from understudy.data.load import UNLABELLED
+from understudy.data.settings import without_unlabelled
 from understudy.data.sources import dev_splits
 from understudy.evaluation.score import prepare_split
 from understudy.files import hash_file, write_atomically
@@ -145,7 +146,13 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
     yield Stage(
         EVALUATION,
         "Scoring student and teacher, row by row",
-        lambda: {"student": hash_model(student), "teacher": hash_model(teacher), "data": read_as, **dev},
+        lambda: {
+            "student": hash_model(student),
+            "teacher": hash_model(teacher),
+            "data": read_as,
+            "metric": recipe.metric,
+            **dev,
+        },
         f"{EVALUATION}/{RESULT}",
         lambda: evaluate(student, against=teacher, output_dir=folder / EVALUATION),
         lambda: agreement_line(read(folder / EVALUATION)),
@@ -154,7 +161,13 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
     yield Stage(
         ARTIFACT_FOLDER,
         "Exporting to ONNX and int8",
-        lambda: {"student": hash_model(student), "export": shipped.model_dump(), "data": read_as, **dev},
+        lambda: {
+            "student": hash_model(student),
+            "export": shipped.model_dump(),
+            "data": read_as,
+            "metric": recipe.metric,
+            **dev,
+        },
         f"{ARTIFACT_FOLDER}/{ARTIFACT}",
         lambda: export(
             folder / DISTILLED,
@@ -221,9 +234,7 @@ def teacher_part(recipe: Recipe) -> Recipe:
             "training": settings.training,
             "held_out": settings.held_out,
             "dropout": settings.dropout,
-            "data": recipe.data.model_copy(
-                update={"augmented": None, "unlabelled": None, "labelled_share": None}
-            ),
+            "data": without_unlabelled(recipe.data).model_copy(update={"augmented": None}),
         }
     )
 
@@ -231,7 +242,7 @@ def teacher_part(recipe: Recipe) -> Recipe:
 def augment_part(recipe: Recipe) -> Recipe:
     """Return the recipe for augmenting the training set of a run."""
     plain = {"method": None, "dropout": None, "attention": None}
-    data = recipe.data.model_copy(update={"unlabelled": None, "labelled_share": None})
+    data = without_unlabelled(recipe.data)
     return recipe.model_copy(
         update={**_nothing_else(recipe), **plain, "augment": recipe.augment, "data": data}
     )
@@ -249,7 +260,7 @@ def distill_part(recipe: Recipe, teacher: str, folder: Path) -> Recipe:
 
 def _nothing_else(recipe: Recipe) -> dict[str, Any]:
     """Return the defaults of every block except the task, the data and the like."""
-    kept = ("task", "data", "seed", "attention", "method")
+    kept = ("task", "data", "metric", "seed", "precision", "attention", "method")
     return {
         name: field.get_default(call_default_factory=True)
         for name, field in type(recipe).model_fields.items()

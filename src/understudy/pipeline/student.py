@@ -121,9 +121,12 @@ def distill(
         >>> student(("A cat sleeps.", "There is a sleeping cat."))  # doctest: +SKIP
         {'label': 'equivalent', 'score': 0.97, 'probabilities': {…}}
     """
+    # The tokenizer may belong to a student in memory alone.
+    own = processing_class if isinstance(teacher, PreTrainedModel) else None
+    path = model_path(teacher, own, revision=revision)
     built = distill_recipe(
-        model_path(teacher, processing_class, revision=revision) if teacher is not None else None,
-        student=student_name(student, processing_class, teacher),
+        path,
+        student=student_name(student, processing_class, path),
         method=method,
         predictions=predictions,
         task=task,
@@ -151,11 +154,11 @@ def distill(
 def student_name(
     student: str | Path | PreTrainedModel | None,
     processing_class: PreTrainedTokenizerFast | None,
-    teacher: str | Path | PreTrainedModel | None,
+    teacher: str | None,
 ) -> str | None:
     """Return the shape, folder or hub name of a student. A model in memory is saved first."""
     if isinstance(student, PreTrainedModel):
-        if processing_class is None and isinstance(teacher, str | Path):
+        if processing_class is None and teacher is not None:
             processing_class = load_tokenizer(str(student_inside(teacher)))  # both read the same tokens
         return model_path(student, processing_class)
     return str(student) if student is not None else None

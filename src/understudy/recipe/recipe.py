@@ -257,6 +257,17 @@ def _check_block(name: str, block: Any) -> Any:
     return block.model_copy(update=changed)
 
 
+def _check_joint(block: JointSettings) -> None:
+    """Refuse a joint block without anything to learn, and keys of layers that have no weight."""
+    for one in block.choices():
+        if not (one.layers or one.predictions or one.labels):
+            raise RecipeError("joint leaves nothing to learn: layers, predictions and labels are all 0.")
+    if block.layers == 0 and "layers" not in block.search:
+        idle = sorted({"layer_map", "projection", "relation_heads", "weights", "until"} & _given(block))
+        if idle:
+            raise RecipeError(f"joint.{idle[0]} has no effect beside joint.layers=0.")
+
+
 def _check_choice(name: str, block: Any, key: str, value: Any) -> Any:
     """Convert a value of a search to its proper type."""
     if key in type(block).model_fields:
@@ -284,6 +295,8 @@ def _refuse_without_effect(recipe: Recipe) -> None:
             idle = sorted({"temperature", "squared"} & {*_given(block), *block.search})
             if idle:
                 raise RecipeError(f"{name}.{idle[0]} has no effect on numbers: there are no classes.")
+    if recipe.joint is not None:
+        _check_joint(recipe.joint)
     if recipe.data.unlabelled is not None and recipe.method is None:
         raise RecipeError("data.unlabelled has no effect without a method: fine-tuning needs labels.")
     if recipe.soft_labels is not None and recipe.soft_labels.predictions is not None:

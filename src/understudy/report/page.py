@@ -203,9 +203,10 @@ def _attention(
 
 def _paired(student: str, teacher: str, distilled: Mapping[str, Any]) -> Sequence[int]:
     """Return the teacher layer that each student layer learnt from, or evenly spaced ones if none."""
-    learnt: Sequence[int] | None = distilled["stages"].get("intermediate", {}).get("layer_map")
-    if learnt is not None:
-        return learnt
+    for name in ("intermediate", "joint"):
+        learnt: Sequence[int] | None = distilled["stages"].get(name, {}).get("layer_map")
+        if learnt is not None:
+            return learnt
     counts = [load_config(name).num_hidden_layers for name in (student, teacher)]
     return layer_map("uniform", *counts) if counts[0] <= counts[1] else ()
 

@@ -9,6 +9,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from understudy.data.load import TaskData, announce, load_data
+from understudy.data.settings import without_unlabelled
 from understudy.data.sources import dev_splits
 from understudy.errors import OutputError
 from understudy.evaluation.compare import compare
@@ -58,6 +59,7 @@ def evaluate(
     if folder is not None and (folder / RESULT).exists():
         raise OutputError(f"{folder} holds a result already. Use another --output-dir.")
     run = evaluation_recipe(model, task=task, data=data, recipe=recipe, settings=settings)
+    run = run.model_copy(update={"data": without_unlabelled(run.data)})  # there is nothing to score
     splits = (split,) if split else dev_splits(run.task_definition, run.data)
     refuse_unfinished(model)
     loaded = load_data(

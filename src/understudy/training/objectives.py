@@ -281,7 +281,8 @@ class JointObjectives(Objectives):
         return losses
 
     def check(self, student: Representations, teacher: Representations) -> None:
-        self.layer_terms.check(student, teacher)
+        if self.layers:
+            self.layer_terms.check(student, teacher)
 
 
 @final

@@ -299,7 +299,7 @@ def _describe_bad(terms: Mapping[str, Tensor], loss_B: Tensor, rows: Tensor | No
     bad_B = ~torch.isfinite(loss_B)
     names = [name for name, term_B in terms.items() if not torch.isfinite(term_B).all()]
     numbers = rows[bad_B].tolist() if rows is not None else torch.nonzero(bad_B).flatten().tolist()
-    where = "numbers in the training set, from 0" if rows is not None else "places in the batch, from 0"
+    where = "row numbers in their file, from 0" if rows is not None else "places in the batch, from 0"
     shown = ", ".join(str(number) for number in numbers[:10])
     return (
         f"the loss became NaN or infinite after {step} steps, on {int(bad_B.sum())} of {len(loss_B)} rows "

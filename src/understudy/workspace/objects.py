@@ -26,16 +26,20 @@ _SPLIT_NAMES = {"validation": "dev", "val": "dev", "eval": "dev"}
 
 
 def model_path(
-    model: str | Path | PreTrainedModel,
+    model: str | Path | PreTrainedModel | None,
     processing_class: PreTrainedTokenizerFast | None = None,
     *,
     revision: str | None = None,
-) -> str:
+) -> str | None:
     """Return the folder or hub name of a model; a model in memory is saved with its tokenizer first.
 
     Args:
         revision: a commit, tag or branch of a hub model.
     """
+    if model is None:
+        if revision is not None:
+            raise ModelError("revision goes with a model on the hub; none is given.")
+        return None
     if not isinstance(model, PreTrainedModel):
         if processing_class is not None:
             raise ModelError("processing_class goes with a model in memory; a folder has its own tokenizer.")
@@ -74,6 +78,8 @@ def data_settings(data: str | Path | Mapping[str, Any] | None) -> dict[str, Any]
             if name not in SPLITS:
                 raise RecipeError(f"data has train, dev and test; got {given!r}.")
             value = str(_keep("datasets", partial(_save, value), hash_saved_dataset))
+        if f"data.{name}" in settings:
+            raise RecipeError(f"data has two splits for {name}; the second is {given!r}.")
         settings[f"data.{name}"] = str(value) if isinstance(value, Path) else value
     return settings
 

@@ -38,21 +38,21 @@ class StageResult:
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
-        """Scores by split and metric."""
+        """Scores by split and metric; empty for a stage that scores nothing."""
         return {
             split: {name: figure["value"] for name, figure in metrics.items()}
-            for split, metrics in self.content["scores"].items()
+            for split, metrics in self.content.get("scores", {}).items()
         }
 
     @property
     def intervals(self) -> dict[str, dict[str, Estimate]]:
         """Scores with their 95 % intervals, by split and metric."""
-        return read_estimates(self.content["scores"])
+        return read_estimates(self.content.get("scores", {}))
 
     @property
     def hashes(self) -> dict[str, str]:
         """Hashes of the inputs."""
-        return dict(self.content["hashes"])
+        return dict(self.content.get("hashes", {}))
 
     @property
     def versions(self) -> dict[str, str]:

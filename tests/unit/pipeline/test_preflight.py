@@ -124,6 +124,35 @@ def test_teacher_knows(values: dict[str, Any], tmp_path: Path) -> None:
     assert "120 development rows" in one.message
 
 
+def test_labelled_rows_are_needed_to_fine_tune_and_to_augment(
+    values: dict[str, Any], tmp_path: Path, encoder: Path
+) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("good film\nbad movie\n" * 300, "utf-8")
+    without = {"data__train": None, "data__unlabelled": [str(texts)]}
+    assert "labelled_rows" not in {one.check for one in findings(values, tmp_path, **without)}
+    one = found(values, tmp_path, "labelled_rows", **without, augment__model=str(encoder))
+    assert "augment needs labelled training rows" in one.message
+    changed = {"teacher": None, "finetune__model": str(encoder)}
+    one = found(values, tmp_path, "labelled_rows", **without, **changed)
+    assert "an encoder is fine-tuned on labelled rows" in one.message
+
+
+def test_metric(values: dict[str, Any], tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> None:
+    rows = [(text, "xyz"[number % 3]) for number, (text, _) in enumerate(some_rows(0, 600))]
+    for name in ("train", "dev"):
+        values["data"][name] = write_rows(tmp_path / f"{name}-three.csv", rows)
+    names = {0: "x", 1: "y", 2: "z"}
+    teacher = save(
+        tmp_path / "three", tokenizer, id2label=names, label2id={one: index for index, one in names.items()}
+    )
+    one = found(values, tmp_path, "metric", teacher=teacher, metric="precision")
+    assert "metric precision does not fit these labels" in one.message
+    assert "metric" not in {
+        one.check for one in findings(values, tmp_path, teacher=teacher, metric="precision_macro")
+    }
+
+
 def test_labels(values: dict[str, Any], tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> None:
     other = save(tmp_path / "other", tokenizer, id2label={0: "cat", 1: "dog"}, label2id={"cat": 0, "dog": 1})
     one = found(values, tmp_path, "labels", teacher=other)

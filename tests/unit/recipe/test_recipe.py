@@ -76,6 +76,14 @@ def test_every_task_has_a_recipe() -> None:
         assert {f"{prefix}-{kind}" for kind in kind_names()} <= set(shipped_recipes())
 
 
+def test_a_joint_block_has_something_to_learn() -> None:
+    nothing = {"joint.layers": 0, "joint.predictions": 0, "joint.labels": 0, "joint.weights": None}
+    with pytest.raises(RecipeError, match="joint leaves nothing to learn"):
+        load_recipe("joint-classification", nothing | {"joint.until": None})
+    with pytest.raises(RecipeError, match=r"joint\.until has no effect beside joint\.layers=0"):
+        load_recipe("joint-classification", {"joint.layers": 0, "joint.weights": None})
+
+
 def test_a_recipe_is_frozen() -> None:
     recipe = load_recipe("finetune-mrpc")
     with pytest.raises(pydantic.ValidationError, match="frozen"):

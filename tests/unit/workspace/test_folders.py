@@ -62,7 +62,8 @@ def test_hub_models_are_told_apart_by_name_and_commit(
 ) -> None:
     """No hub can be reached here: only where its files lie in the cache is made up."""
 
-    def cached(model: str, _file: str) -> str:
+    def cached(model: str, _file: str, revision: str | None) -> str:
+        assert revision in (None, "v1")
         commit = {"org/a": "a" * 40, "org/b": "b" * 40}.get(model)
         place = f"models--{model.replace('/', '--')}/snapshots/{commit}" if commit else "elsewhere"
         return str(tmp_path / place / "config.json")
@@ -70,6 +71,7 @@ def test_hub_models_are_told_apart_by_name_and_commit(
     monkeypatch.setattr("understudy.workspace.hashes.cached_file", cached)
     assert hash_model("org/a") == f"org/a@{'a' * 40}"
     assert hash_model("org/b") != hash_model("org/a")
+    assert hash_model("org/a@v1") == hash_model("org/a")  # the same commit
     with pytest.raises(ModelError, match="commit of 'org/c' cannot be told"):
         hash_model("org/c")
 

@@ -34,6 +34,8 @@ _LABELS = {"start_logits": "start_positions", "end_logits": "end_positions"}
 class QuestionAnswering(QuestionAnsweringRows, Kind):
     """An answer span in the context, or no answer."""
 
+    has_plain_labels = False
+
     def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:
         text = Value("string")
         answers = {"text": List(text), "answer_start": List(Value("int64"))}

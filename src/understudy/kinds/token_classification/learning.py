@@ -28,6 +28,7 @@ from understudy.objectives.tinybert import token_prediction_loss
 class TokenClassification(TokenClassificationRows, Kind):
     """Entities among the words of a text, as IOB tags."""
 
+    has_plain_labels = False
     has_entities = True
 
     def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:

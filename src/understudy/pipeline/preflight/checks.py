@@ -14,6 +14,7 @@ from understudy.models.pretrained import (
 )
 from understudy.pipeline.preflight.data import (
     check_augment,
+    check_labelled_rows,
     check_leak,
     check_rows,
     check_truncation,
@@ -32,6 +33,7 @@ from understudy.pipeline.preflight.models import (
     check_labels,
     check_layer_map,
     check_length,
+    check_metric,
     check_student,
     check_teacher_head,
     check_teacher_knows,
@@ -58,6 +60,8 @@ CHECKS: tuple[Callable[[PlannedRun], Iterator[Finding]], ...] = (
     check_training_blocks,
     check_length,
     check_truncation,
+    check_labelled_rows,
+    check_metric,
     check_rows,
     check_leak,
     check_unseen_labels,

@@ -45,6 +45,25 @@ def check_truncation(planned: PlannedRun) -> Iterator[Finding]:
         )
 
 
+def check_labelled_rows(planned: PlannedRun) -> Iterator[Finding]:
+    """Check that there are labelled training rows if something needs them."""
+    if "train" in planned.data.splits:
+        return
+    if not planned.fine_tuned:
+        yield Finding(
+            "labelled_rows",
+            "error",
+            "an encoder is fine-tuned on labelled rows, and there are none: give data.train, or a teacher "
+            "that is fine-tuned already.",
+        )
+    if planned.recipe.augment is not None:
+        yield Finding(
+            "labelled_rows",
+            "error",
+            "augment needs labelled training rows: give data.train, or leave it out with --set augment=null.",
+        )
+
+
 def check_rows(planned: PlannedRun) -> Iterator[Finding]:
     """Check that there are enough rows: few rows teach little and give wide intervals."""
     dev = dev_splits(planned.task, planned.recipe.data)[0]

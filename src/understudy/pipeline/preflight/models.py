@@ -84,11 +84,23 @@ def check_teacher_knows(planned: PlannedRun) -> Iterator[Finding]:
         )
 
 
+def check_metric(planned: PlannedRun) -> Iterator[Finding]:
+    """Check that the metric can be computed on these labels, before anything is trained."""
+    if planned.recipe.metric is None or not planned.task.kind.has_plain_labels:
+        return
+    gold = np.asarray(planned.dev.rows[planned.task.kind.label_field][:], dtype=np.float64)
+    try:
+        planned.task.kind.metric(planned.recipe.metric)(np.stack([gold, gold], axis=1))
+    except RecipeError as error:
+        yield Finding("metric", "error", str(error))
+
+
 def check_teacher_memory(planned: PlannedRun) -> Iterator[Finding]:
     """Warn if the teacher knows its training rows by heart: its layers then teach that memory."""
     if not planned.fine_tuned or "train" not in planned.data.splits or planned.recipe.data.unlabelled:
         return
-    if not has_head_for(planned.teacher_config, planned.task) or any(check_labels(planned)):
+    checks = (check_teacher_head, check_labels, check_metric)
+    if any(finding for check in checks for finding in check(planned)):
         return
     model = load_model(planned.teacher, planned.task, planned.data.labels, fine_tuned=True)
     metric = planned.task.headline

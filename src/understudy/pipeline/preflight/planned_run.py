@@ -110,7 +110,10 @@ class PlannedRun:
     @cached_property
     def layers(self) -> LayerSettings | None:
         """The block that compares layers, if the method has one."""
-        blocks = {"tinybert": self.recipe.intermediate, "joint": self.recipe.joint}
+        joint = self.recipe.joint
+        if joint is not None and not joint.layers and "layers" not in joint.search:
+            joint = None
+        blocks = {"tinybert": self.recipe.intermediate, "joint": joint}
         return blocks.get(str(self.recipe.method))
 
 
