@@ -132,6 +132,7 @@ def test_labels_of_other_rows_count_as_before(teacher: Path, texts: Path, tmp_pa
 
 
 def test_killed_it_ends_in_the_same_weights(teacher: Path, texts: Path, tmp_path: Path) -> None:
+    """The order of mixed rows and the weight of the layers follow the step, also after a restart."""
     command = [sys.executable, "-m", "understudy", "distill", str(teacher), "--unlabelled", str(texts)]
     command += ["--student", "1l-16d", "--method", "joint", "--set", "data.labelled_share=0.4"]
     block = settings("joint", 30, **{f"joint.training.{key}": value for key, value in
