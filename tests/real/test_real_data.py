@@ -12,7 +12,6 @@ from understudy.data.load import load_data
 from understudy.data.settings import DataSettings
 from understudy.data.sources import dev_splits
 from understudy.errors import DataError
-from understudy.evaluation.outcomes import judge
 from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_tokenizer
 
@@ -68,7 +67,7 @@ def test_gold_tags_survive_encoding_and_score_one(assets: Path) -> None:
         for position, label in enumerate(labels):
             if label >= 0:
                 logits[index, position, label] = 1
-    right, predicted, gold = judge(task, rows, encoded, logits).outcomes.sum(axis=0)
+    right, predicted, gold = task.kind.judge(task, rows, encoded, (logits,)).outcomes.sum(axis=0)
     assert right == predicted == gold == 5_942
 
 
@@ -85,6 +84,6 @@ def test_every_real_answer_is_found_again(assets: Path) -> None:
     for logits, column in ((starts, "start_positions"), (ends, "end_positions")):
         for index, position in enumerate(encoded[column]):
             logits[index, position] = 9 if position else 0
-    outcomes = judge(task, rows, encoded, (starts, ends)).outcomes
+    outcomes = task.kind.judge(task, rows, encoded, (starts, ends)).outcomes
     # A handful of answers begin or end inside a word, or are longer than 30 tokens.
     assert outcomes[:, 0].mean() > 0.97
