@@ -191,7 +191,9 @@ def test_a_changed_file_is_noticed(recipe: Path, finished: Path, tmp_path: Path)
     settings = {"data.train": str(train), "prediction.training.max_steps": 11}
     before = times(finished)
     understudy.run(recipe=recipe, output_dir=finished, settings=settings)
-    assert changed(finished, before) >= {f"{name}/result.json" for name in ("teacher", "augmented", "distilled")}
+    assert changed(finished, before) >= {
+        f"{name}/result.json" for name in ("teacher", "augmented", "distilled")
+    }
 
 
 def test_killed_at_every_stage_it_ends_in_the_same_student(recipe: Path, tmp_path: Path) -> None:

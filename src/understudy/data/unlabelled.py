@@ -25,19 +25,17 @@ _SUFFIXES = (*TABLE_SUFFIXES, ".jsonl", ".ndjson", ".parquet", ".json", ".txt", 
 
 
 def unlabelled_source(
-    kind: RowKind, given: Sequence[str], columns: Mapping[str, str | int], fields: Sequence[str] | None
+    kind: RowKind, given: Sequence[str], columns: Mapping[str, str | int], fields: Sequence[str]
 ) -> Source:
     """Return all unlabelled rows as one source, in the order of the files.
 
     Args:
         given: files, folders, patterns, or folders that `Dataset.save_to_disk` wrote.
         columns: the recipe's columns, used for a file that has them.
-        fields: the fields that labelled rows have; None if there are no labelled rows.
+        fields: the fields that labelled rows have.
     """
     files = unlabelled_files(given)
     named = {file: _columns(kind, file, columns, fields) for file in files}
-    if fields is None:
-        fields = [name for name in kind.inputs if all(name in one for one in named.values())]
 
     def rows() -> Iterator[RawRow]:
         for file, own in named.items():
@@ -84,7 +82,7 @@ def _read(kind: RowKind, file: Path, columns: Mapping[str, str | int]) -> Iterat
 
 
 def _columns(
-    kind: RowKind, file: Path, columns: Mapping[str, str | int], fields: Sequence[str] | None
+    kind: RowKind, file: Path, columns: Mapping[str, str | int], fields: Sequence[str]
 ) -> dict[str, str | int]:
     """Return the column of each field in a file; a label column is ignored."""
     first = next((row.values for row in _read(kind, file, columns) if row.problem is None), None)
@@ -92,7 +90,7 @@ def _columns(
         raise DataError(f"data.unlabelled: {file} has no rows that can be read.")
     given = {name: column for name, column in columns.items() if column in first and name in kind.inputs}
     named, _ = guess_columns(kind, given, list(first), str(file), without_label=True)
-    missing = [name for name in fields or () if name not in named]
+    missing = [name for name in fields if name not in named]
     if missing:
         raise DataError(
             f"data.unlabelled: {file} has no column for {missing[0]}, which the labelled rows have; there "

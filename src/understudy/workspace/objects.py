@@ -6,10 +6,8 @@ hash of its content: the same object gets the same path, so a run that uses it c
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +75,7 @@ def data_settings(data: str | Path | Mapping[str, Any] | None) -> dict[str, Any]
         if isinstance(value, Dataset):
             if name not in SPLITS:
                 raise RecipeError(f"data has train, dev and test; got {given!r}.")
-            value = str(_keep("datasets", partial(_save, value), hash_saved_dataset))
+            value = _dataset_path(value)
         if f"data.{name}" in settings:
             raise RecipeError(f"data has two splits for {name}; the second is {given!r}.")
         settings[f"data.{name}"] = str(value) if isinstance(value, Path) else value
@@ -88,15 +86,17 @@ def unlabelled_settings(unlabelled: Sequence[str | Path | Dataset]) -> dict[str,
     """Return the recipe settings for rows without labels: files, folders, patterns, or datasets."""
     if not unlabelled:
         return {}
-    names = [
-        str(_keep("datasets", partial(_save, one), hash_saved_dataset)) if isinstance(one, Dataset) else one
-        for one in unlabelled
-    ]
-    return {"data.unlabelled": [str(name) for name in names]}
+    names = [_dataset_path(one) if isinstance(one, Dataset) else str(one) for one in unlabelled]
+    return {"data.unlabelled": names}
 
 
-def _save(dataset: Dataset, folder: Path) -> None:
-    dataset.save_to_disk(folder, num_shards=1)
+def _dataset_path(dataset: Dataset) -> str:
+    """Save a dataset and return its folder."""
+
+    def write(folder: Path) -> None:
+        dataset.save_to_disk(folder, num_shards=1)
+
+    return str(_keep("datasets", write, hash_saved_dataset))
 
 
 def _keep(what: str, write: Callable[[Path], None], hash_content: Callable[[Path], str]) -> Path:
@@ -113,6 +113,4 @@ def _keep(what: str, write: Callable[[Path], None], hash_content: Callable[[Path
             except OSError:
                 if not folder.exists():  # otherwise another process wrote the same
                     raise
-        else:
-            shutil.rmtree(written)
     return folder

@@ -11,7 +11,6 @@ from understudy.data.labels import check_labels as compare_labels
 from understudy.data.labels import named_labels
 from understudy.distillation.layers import match
 from understudy.errors import ModelError, RecipeError
-from understudy.evaluation.score import predict_logits
 from understudy.models.cut import check_cut
 from understudy.models.families import own_sizes
 from understudy.models.layer_map import layer_map
@@ -19,7 +18,6 @@ from understudy.models.pretrained import (
     check_max_length,
     has_head_for,
     load_config,
-    load_model,
     load_tokenizer,
 )
 from understudy.models.student import base_config, check_start
@@ -70,9 +68,8 @@ def check_teacher_knows(planned: PlannedRun) -> Iterator[Finding]:
         return
     if guess is None:
         return
-    model = load_model(planned.teacher, planned.task, planned.data.labels, fine_tuned=True)
-    logits = predict_logits(model, planned.tokenizer, planned.dev.encoded, batch_size=32)
-    said, meant = planned.dev.judge(logits).values, planned.dev.rows["label"][:]
+    said = planned.dev.judge(planned.teacher_logits["dev"]).values
+    meant = planned.dev.rows["label"][:]
     right = float(np.mean(np.array(said) == np.array(meant)))
     if right <= guess:
         yield Finding(
@@ -102,12 +99,9 @@ def check_teacher_memory(planned: PlannedRun) -> Iterator[Finding]:
     checks = (check_teacher_head, check_labels, check_metric)
     if any(finding for check in checks for finding in check(planned)):
         return
-    model = load_model(planned.teacher, planned.task, planned.data.labels, fine_tuned=True)
-    metric = planned.task.headline
-    train, dev = (
-        split.metrics_of(predict_logits(model, planned.tokenizer, split.encoded, batch_size=32))[metric]
-        for split in (planned.train_sample, planned.dev)
-    )
+    metric, logits = planned.task.headline, planned.teacher_logits
+    train = planned.train_sample.metrics_of(logits["train"])[metric]
+    dev = planned.dev.metrics_of(logits["dev"])[metric]
     if train - dev > _MEMORY and train > 0.9:
         yield Finding(
             "teacher_memory",

@@ -17,8 +17,8 @@ from understudy.data.load import UNLABELLED, TaskData
 from understudy.data.sources import dev_splits
 from understudy.data.task import Task
 from understudy.errors import ModelError, RecipeError
-from understudy.evaluation.score import EvaluationSplit, prepare_split
-from understudy.models.pretrained import load_config, load_tokenizer
+from understudy.evaluation.score import EvaluationSplit, predict_logits, prepare_split
+from understudy.models.pretrained import load_config, load_model, load_tokenizer
 from understudy.models.student import base_config, check_start
 from understudy.recipe.distillation import LayerSettings
 from understudy.recipe.recipe import Recipe
@@ -85,6 +85,18 @@ class PlannedRun:
     def train_sample(self) -> EvaluationSplit:
         """A sample of the labelled training rows, encoded."""
         return self._sample(self.data.splits["train"])
+
+    @cached_property
+    def teacher_logits(self) -> dict[str, Any]:
+        """The fine-tuned teacher's logits for both samples; the model itself is not kept."""
+        model = load_model(self.teacher, self.task, self.data.labels, fine_tuned=True)
+        samples = {"dev": self.dev}
+        if "train" in self.data.splits:
+            samples["train"] = self.train_sample
+        return {
+            name: predict_logits(model, self.tokenizer, sample.encoded, batch_size=32)
+            for name, sample in samples.items()
+        }
 
     def _sample(self, rows: Dataset) -> EvaluationSplit:
         chosen = np.sort(np.random.default_rng(0).permutation(len(rows))[:_ASKED])
