@@ -18,6 +18,7 @@ from datasets import Dataset
 from kinds import EXAMPLES
 from safetensors.torch import load_file
 from teaching import method_settings, train_teacher
+from transformers import TrainerCallback
 
 import understudy
 from understudy.data.load import load_data
@@ -129,6 +130,41 @@ def test_labels_of_other_rows_count_as_before(teacher: Path, texts: Path, tmp_pa
     shares = np.asarray(mixed.epoch["labelled"][:])
     assert (shares.sum(), len(shares)) == (10, 40)
     assert sorted(mixed.epoch["row"][:][10:]) == list(range(30))
+
+
+@pytest.mark.parametrize("method", ["tinybert", "joint"])
+def test_layers_learn_from_them_alone(method: str, teacher: Path, texts: Path, tmp_path: Path) -> None:
+    """Rows that the teacher was trained on teach predictions, not layers."""
+    block = {"tinybert": "intermediate", "joint": "joint"}[method]
+    steps = settings(method, 5, **{f"{block}.rows": "unlabelled"})
+    seen: list[list[int]] = []
+
+    class Watch(TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            seen.append(kwargs["train_dataloader"].dataset["labelled"][:])
+
+    understudy.distill(
+        teacher,
+        method=method,
+        student="1l-16d",
+        unlabelled=[texts],
+        output_dir=tmp_path / method,
+        settings=steps,
+        callbacks=[Watch()],
+    )
+    mixed = [1] * 8 + [0] * 30
+    assert seen == {"tinybert": [[0] * 30, mixed], "joint": [mixed]}[method]
+
+
+def test_layers_of_rows_without_labels_need_such_rows(teacher: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"joint\.rows=unlabelled has no effect without data\.unlabelled"):
+        understudy.distill(
+            teacher,
+            method="joint",
+            student="1l-16d",
+            output_dir=tmp_path / "out",
+            settings=settings("joint", 2, **{"joint.rows": "unlabelled"}),
+        )
 
 
 def test_killed_it_ends_in_the_same_weights(teacher: Path, texts: Path, tmp_path: Path) -> None:

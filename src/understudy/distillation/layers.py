@@ -73,7 +73,11 @@ def distill_intermediate(
         load_teacher(recipe.teacher, prepared.task, prepared.data.labels),
         settings,
         arguments,
-        LayerRows(prepared.tokenizer, prepared.epoch, prepared.first_dev.encoded),
+        LayerRows(
+            prepared.tokenizer,
+            prepared.unlabelled if settings.rows == "unlabelled" else prepared.epoch,
+            prepared.first_dev.encoded,
+        ),
         output_dir,
         channels=channels,
         learnt=saved_projections(recipe.student.model),

@@ -169,6 +169,7 @@ def joint_objectives(kind: Kind, settings: JointSettings, *, padded: bool) -> Jo
         until=settings.until,
         predictions=settings.predictions,
         labels=settings.labels,
+        unlabelled_layers=settings.rows == "unlabelled",
         temperature=settings.temperature,
     )
 

@@ -29,6 +29,7 @@ class Prepared:
 
     Attributes:
         train: labelled rows, then unlabelled ones, each once.
+        num_labelled: the number of labelled rows; of windows, if texts are cut into windows.
         places: the places of `train` that an epoch reads; None for each once.
         dev: the development sets by name; the first is used for model selection.
     """
@@ -38,12 +39,18 @@ class Prepared:
     data: TaskData
     train: Dataset
     dev: dict[str, EvaluationSplit]
+    num_labelled: int
     places: NDArray[np.int64] | None = None
 
     @property
     def epoch(self) -> Dataset:
         """The rows that an epoch reads."""
         return self.train if self.places is None else self.train.select(self.places)
+
+    @property
+    def unlabelled(self) -> Dataset:
+        """The rows without labels, each once."""
+        return self.train.select(range(self.num_labelled, len(self.train)))
 
     @property
     def first_dev(self) -> EvaluationSplit:
@@ -61,27 +68,27 @@ def prepare(recipe: Recipe, model: str, arguments: TrainingArguments) -> Prepare
         data = load_data(task, recipe.data, ("train", *splits), labels=model_labels(config, task))
         if arguments.should_save:
             announce(data)
-        train, places = _encode_train(recipe, data, tokenizer, lengths)
+        train, num_labelled = _encode_train(recipe, data, tokenizer, lengths)
         dev = {split: prepare_split(task, data.splits[split], tokenizer, **lengths) for split in splits}
-    return Prepared(task, tokenizer, data, train, dev, places)
+    share, num_unlabelled = recipe.data.labelled_share, len(train) - num_labelled
+    places = epoch_places(num_labelled, num_unlabelled, share, recipe.seed)
+    return Prepared(task, tokenizer, data, train, dev, num_labelled, places)
 
 
 def _encode_train(
     recipe: Recipe, data: TaskData, tokenizer: PreTrainedTokenizerFast, lengths: Mapping[str, Any]
-) -> tuple[Dataset, NDArray[np.int64] | None]:
-    """Encode the rows to learn from, and return the places that an epoch reads."""
+) -> tuple[Dataset, int]:
+    """Encode the rows to learn from, labelled ones first, and count these."""
     kind = recipe.task_definition.kind
     if UNLABELLED not in data.splits:
-        return encode(data.splits["train"], kind, tokenizer, **lengths), None
+        train = encode(data.splits["train"], kind, tokenizer, **lengths)
+        return train, len(train)
     parts = [
         encode(data.splits[split], kind, tokenizer, labelled=split == "train", **lengths)
         for split in ("train", UNLABELLED)
         if split in data.splits
     ]
-    num_labelled = len(parts[0]) if len(parts) == 2 else 0
-    share = recipe.data.labelled_share
-    places = epoch_places(num_labelled, len(parts[-1]), share, recipe.seed)
-    return concatenate_datasets(parts), places
+    return concatenate_datasets(parts), len(parts[0]) if len(parts) == 2 else 0
 
 
 # Number of texts used to cut a narrower student, and their batch size.

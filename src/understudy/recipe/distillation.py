@@ -33,6 +33,9 @@ class LayerSettings(BaseModel):
     weights: dict[str, Weight] = {}
     """Weights by term (`attention_2`) or kind of term (`embeddings`, `attention`, `hidden`). Defaults to 1;
     0 leaves a term out."""
+    rows: Literal["all", "unlabelled"] = "all"
+    """Which rows the layers learn from: all, or only those of `data.unlabelled`, which the teacher has not
+    memorised."""
 
 
 class IntermediateSettings(LayerSettings):

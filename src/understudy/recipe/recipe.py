@@ -297,6 +297,9 @@ def _refuse_without_effect(recipe: Recipe) -> None:
                 raise RecipeError(f"{name}.{idle[0]} has no effect on numbers: there are no classes.")
     if recipe.joint is not None:
         _check_joint(recipe.joint)
+    for layers in (recipe.intermediate, recipe.joint, recipe.general):
+        if layers is not None and layers.rows == "unlabelled" and recipe.data.unlabelled is None:
+            raise RecipeError(f"{layers.block}.rows=unlabelled has no effect without data.unlabelled.")
     if recipe.data.unlabelled is not None and recipe.method is None:
         raise RecipeError("data.unlabelled has no effect without a method: fine-tuning needs labels.")
     if recipe.soft_labels is not None and recipe.soft_labels.predictions is not None:

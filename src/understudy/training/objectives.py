@@ -236,6 +236,7 @@ class JointObjectives(Objectives):
         kind: defines the losses on predictions and labels.
         layer_terms: how layers are compared, and the weight of each term among them.
         layers, predictions, labels: the weight of each part; 0 leaves it out.
+        unlabelled_layers: compare layers on rows without labels only.
         until: the share of the steps after which the layers have no weight.
     """
 
@@ -245,6 +246,7 @@ class JointObjectives(Objectives):
     until: float = 1.0
     predictions: float = 1.0
     labels: float = 1.0
+    unlabelled_layers: bool = False
     temperature: float = 1.0
     layer_map: MapName | Sequence[int] | None = field(default=None)
     attention: bool = field(default=True, init=False)
@@ -271,6 +273,8 @@ class JointObjectives(Objectives):
 
     def compare(self, student: Representations, teacher: Representations, batch: Batch) -> Losses:
         losses = dict(self.layer_terms.losses(student, teacher, batch)) if self.layers else {}
+        if self.unlabelled_layers and LABELLED in batch:
+            losses = {name: loss_B * (1 - batch[LABELLED]) for name, loss_B in losses.items()}
         if self.predictions:
             found = self.kind.prediction_losses(
                 student, teacher, batch, temperature=self.temperature, padded=self.layer_terms.padded

@@ -52,3 +52,28 @@ def test_a_part_without_weight_is_left_out(left_out: str) -> None:
     names = set(objectives.losses(student, teacher, BATCH))
     terms = {"layers": {"embeddings", "hidden_1"}, "predictions": {"predictions"}, "labels": {"labels"}}
     assert names == set.union(*(terms[name] for name in terms if name != left_out))
+
+
+def test_layers_on_rows_without_labels_only() -> None:
+    """Two equal rows, one with a label: the layers count on the other, the label on the one."""
+    objectives = JointObjectives(
+        get_kind("classification"),
+        TinyBertObjectives(weights={"attention": 0.0, "embeddings": 0.0}),
+        unlabelled_layers=True,
+    )
+    two = {name: torch.cat([value, value]) for name, value in BATCH.items()}
+    two["labelled"] = torch.tensor([1, 0])
+
+    def doubled(one: Representations) -> Representations:
+        return Representations(
+            torch.zeros(2, 1, 2),
+            (one.hidden[0].repeat(2, 1, 1),),
+            (),
+            {"logits": one.logits["logits"].repeat(2, 1)},
+        )
+
+    student, teacher = doubled(side(1.0, [0.0, 0.0])), doubled(side(3.0, [0.0, 0.0]))
+    terms = objectives.losses(student, teacher, two)
+    assert terms["hidden_1"].tolist() == [0.0, 4.0]
+    assert terms["labels"].tolist() == pytest.approx([0.6931472, 0.0])
+    assert terms["predictions"].tolist() == pytest.approx([0.6931472] * 2)
