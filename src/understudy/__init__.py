@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from understudy.stages.export import export
     from understudy.stages.finetune import finetune
     from understudy.stages.general import general
+    from understudy.stages.mine import mine
     from understudy.stages.plan import plan
     from understudy.training.objectives import (
         FunctionObjectives,
@@ -56,6 +57,7 @@ __all__ = [
     "general",
     "get_kind",
     "load_recipe",
+    "mine",
     "plan",
     "register_family",
     "register_kind",
@@ -87,6 +89,7 @@ _HOMES = {
     "finetune": "understudy.stages.finetune",
     "general": "understudy.stages.general",
     "load_recipe": "understudy.recipe.load",
+    "mine": "understudy.stages.mine",
     "plan": "understudy.stages.plan",
     "run": "understudy.pipeline.run",
 }

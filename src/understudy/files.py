@@ -7,12 +7,26 @@ import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_array(path: Path, array: NDArray[Any]) -> None:
+    """Write a NumPy array atomically, to a path of any name."""
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            np.save(file, array)
+
+    write_atomically(path, write)
 
 
 def write_atomically(path: Path, content: str | Callable[[Path], object]) -> None:

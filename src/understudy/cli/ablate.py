@@ -41,7 +41,8 @@ def ablate_command(
 
     Work that runs have in common is done once. After an interruption, run the same command again.
     """
-    from understudy.cli.console import people_on_stderr, print_ablation, print_json, say_how_to_continue
+    from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
+    from understudy.cli.summaries import print_ablation
     from understudy.pipeline.ablate import ablate
     from understudy.pipeline.ablations import ABLATIONS
 

@@ -16,6 +16,7 @@ from understudy.cli.evaluate import evaluate_command
 from understudy.cli.export import export_command
 from understudy.cli.finetune import finetune_command
 from understudy.cli.general import general_command
+from understudy.cli.mine import mine_command
 from understudy.cli.plan import plan_command
 from understudy.cli.predict import predict_command
 from understudy.cli.recipes import recipes_command
@@ -34,6 +35,7 @@ app.command("finetune")(finetune_command)
 app.command("corpus")(corpus_command)
 app.command("general")(general_command)
 app.command("augment")(augment_command)
+app.command("mine")(mine_command)
 app.command("distill")(distill_command)
 app.command("evaluate")(evaluate_command)
 app.command("export")(export_command)

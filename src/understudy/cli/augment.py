@@ -43,7 +43,8 @@ def augment_command(
     `distill` learns from the result with `--set data.augmented=augmented/mrpc`. After an interruption, run
     the same command again to resume.
     """
-    from understudy.cli.console import people_on_stderr, print_augmented, print_json, say_how_to_continue
+    from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
+    from understudy.cli.summaries import print_augmented
     from understudy.stages.augment import augment
 
     with people_on_stderr(), say_how_to_continue("with the files that are missing"):

@@ -30,7 +30,8 @@ def bench_command(
     A folder runs in torch; an artifact runs in each of its forms, or in the one after the colon. The models
     take turns, so that other activity on the machine affects all alike. Results of other runs are refused.
     """
-    from understudy.cli.console import people_on_stderr, print_bench, print_json
+    from understudy.cli.console import people_on_stderr, print_json
+    from understudy.cli.summaries import print_bench
     from understudy.stages.bench import bench
 
     numbers = [_numbers(text, name) for text, name in ((batch, "--batch"), (lengths, "--lengths"))]

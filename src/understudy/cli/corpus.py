@@ -45,7 +45,8 @@ def corpus_command(
     The same text gives the same files with any number of workers. After an interruption, run the same command
     again to resume.
     """
-    from understudy.cli.console import people_on_stderr, print_corpus, print_json, say_how_to_continue
+    from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
+    from understudy.cli.summaries import print_corpus
     from understudy.stages.corpus import corpus
 
     with people_on_stderr(), say_how_to_continue("with the files that are missing"):

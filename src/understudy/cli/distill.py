@@ -63,7 +63,8 @@ def distill_command(
     The student is saved in `student/` and loads with plain transformers. After an interruption, run the same
     command again to resume.
     """
-    from understudy.cli.console import people_on_stderr, print_json, print_scores, say_how_to_continue
+    from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
+    from understudy.cli.summaries import print_scores
     from understudy.pipeline.student import distill
 
     with people_on_stderr(), say_how_to_continue():

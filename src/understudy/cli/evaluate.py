@@ -32,7 +32,8 @@ def evaluate_command(
 
     `understudy evaluate MODEL --task mrpc --data nyu-mll/glue --against teachers/mrpc`
     """
-    from understudy.cli.console import people_on_stderr, print_json, print_scores
+    from understudy.cli.console import people_on_stderr, print_json
+    from understudy.cli.summaries import print_scores
     from understudy.stages.evaluate import evaluate
 
     with people_on_stderr():

@@ -45,7 +45,8 @@ def export_command(
     parts that it hurts most stay in fp32, or nothing is written. The folder holds everything that predictions
     need, and a model card.
     """
-    from understudy.cli.console import people_on_stderr, print_exported, print_json
+    from understudy.cli.console import people_on_stderr, print_json
+    from understudy.cli.summaries import print_exported
     from understudy.stages.export import export
 
     with people_on_stderr():

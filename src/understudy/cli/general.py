@@ -37,7 +37,8 @@ def general_command(
     Then `understudy distill TEACHER --student students/general/student …`. After an interruption, run the
     same command again to resume at the next block.
     """
-    from understudy.cli.console import people_on_stderr, print_general, print_json, say_how_to_continue
+    from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
+    from understudy.cli.summaries import print_general
     from understudy.stages.general import general
 
     with people_on_stderr(), say_how_to_continue("from the last checkpoint, one every save_steps"):

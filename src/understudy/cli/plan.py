@@ -28,7 +28,8 @@ def plan_command(
     """
     import json
 
-    from understudy.cli.console import people_on_stderr, print_plan
+    from understudy.cli.console import people_on_stderr
+    from understudy.cli.summaries import print_plan
     from understudy.stages.plan import plan
 
     with people_on_stderr():

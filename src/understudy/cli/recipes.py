@@ -13,6 +13,7 @@ _GROUPS = {
     "finetune": "Teachers: understudy finetune",
     "distill": "Students: understudy distill",
     "augment": "More rows: understudy augment",
+    "mine": "Rows without labels: understudy mine",
     "corpus": "General text: understudy corpus",
     "general": "General students: understudy general",
 }

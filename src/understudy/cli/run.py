@@ -54,13 +54,8 @@ def run_command(
     `understudy run TEACHER --task classification --set data.train=train.csv --set data.dev=dev.csv
     --recipe desk-classification --output-dir runs/mine`
     """
-    from understudy.cli.console import (
-        people_on_stderr,
-        print_findings,
-        print_json,
-        print_run,
-        say_how_to_continue,
-    )
+    from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
+    from understudy.cli.summaries import print_findings, print_run
     from understudy.data.load import announce
     from understudy.pipeline.preflight.checks import preflight
     from understudy.pipeline.run import announce_precision, check_folder, run_from_recipe, run_recipe

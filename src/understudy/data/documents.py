@@ -50,26 +50,29 @@ class Piece:
     num_bytes: int
 
 
-def find_files(sources: Sequence[str]) -> dict[str, int]:
+def find_files(sources: Sequence[str], *, key: str = "corpus.sources") -> dict[str, int]:
     """Return the files of folders, patterns, files and hub datasets with their sizes, in a fixed order.
 
     A name that is not a path is a hub dataset, or a folder of one: `wikimedia/wikipedia/20231101.en`.
+
+    Args:
+        key: the setting that named them, for messages.
     """
     found: dict[str, int] = {}
     for source in sources:
         path = Path(source).expanduser()
         is_place = "://" in source or path.exists() or is_pattern(source)
         if not is_place and (path.is_absolute() or source.startswith((".", "~")) or "/" not in source):
-            raise DataError(f"corpus.sources: {source} is neither a file nor a folder here. Check the path.")
+            raise DataError(f"{key}: {source} is neither a file nor a folder here. Check the path.")
         url = source if "://" in source else str(path) if is_place else f"hf://datasets/{source}"
         try:
             files = _list(url)
         except Exception as error:  # drivers raise various errors
             what = "cannot be read" if is_place else "is no path here, and as a hub dataset it cannot be read"
-            raise DataError(f"corpus.sources: {source} {what}: {error}") from error
+            raise DataError(f"{key}: {source} {what}: {error}") from error
         if not files:
             raise DataError(
-                f"corpus.sources: {source} has no file of text. Names must end in "
+                f"{key}: {source} has no file of text. Names must end in "
                 f"{', '.join(_FORMATS)}, and then perhaps in {', '.join(_COMPRESSIONS)}."
             )
         found |= files

@@ -60,6 +60,7 @@ class RowKind(ABC):
         has_windows: whether long contexts are read in overlapping windows.
         outputs: names of the model's outputs.
         is_per_token: whether outputs have a value for each token.
+        sentence_fields: inputs that are plain text, for which similar sentences can be found in a corpus.
         metrics, max_length, unanswerable: defaults for a user's own files of this kind.
         example: an example input for the model card.
     """
@@ -76,6 +77,7 @@ class RowKind(ABC):
     has_windows: ClassVar[bool] = False
     outputs: ClassVar[tuple[str, ...]] = ("logits",)
     is_per_token: ClassVar[bool] = False
+    sentence_fields: ClassVar[tuple[str, ...]] = ()
     metrics: ClassVar[tuple[str, ...]]
     max_length: ClassVar[int] = 128
     unanswerable: ClassVar[bool] = False
@@ -215,6 +217,10 @@ class Kind(RowKind):
 
     def best_guess(self, rows: Dataset) -> float | None:
         """Return the accuracy of the best constant answer; None if that is not meaningful."""
+        return None
+
+    def prediction_groups(self, logits: tuple[NDArray[Any], ...]) -> NDArray[np.int64] | None:
+        """Return a group for each prediction, to balance rows by; None if that is not meaningful."""
         return None
 
     def num_values(self, encoded: Dataset, labels: Sequence[str] | None) -> NDArray[np.int64]:

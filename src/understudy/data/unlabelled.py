@@ -25,7 +25,12 @@ _SUFFIXES = (*TABLE_SUFFIXES, ".jsonl", ".ndjson", ".parquet", ".json", ".txt", 
 
 
 def unlabelled_source(
-    kind: RowKind, given: Sequence[str], columns: Mapping[str, str | int], fields: Sequence[str]
+    kind: RowKind,
+    given: Sequence[str],
+    columns: Mapping[str, str | int],
+    fields: Sequence[str],
+    *,
+    key: str = "data.unlabelled",
 ) -> Source:
     """Return all unlabelled rows as one source, in the order of the files.
 
@@ -33,9 +38,10 @@ def unlabelled_source(
         given: files, folders, patterns, or folders that `Dataset.save_to_disk` wrote.
         columns: the recipe's columns, used for a file that has them.
         fields: the fields that labelled rows have.
+        key: the setting that named the files, for messages.
     """
-    files = unlabelled_files(given)
-    named = {file: _columns(kind, file, columns, fields) for file in files}
+    files = unlabelled_files(given, key=key)
+    named = {file: _columns(kind, file, columns, fields, key) for file in files}
 
     def rows() -> Iterator[RawRow]:
         for file, own in named.items():
@@ -53,7 +59,7 @@ def unlabelled_source(
     return Source(name, digest.hexdigest(), rows, {field: field for field in fields}, None)
 
 
-def unlabelled_files(given: Sequence[str]) -> list[Path]:
+def unlabelled_files(given: Sequence[str], *, key: str = "data.unlabelled") -> list[Path]:
     """Return the files of folders and patterns, sorted within each."""
     found: list[Path] = []
     for name in given:
@@ -65,8 +71,7 @@ def unlabelled_files(given: Sequence[str]) -> list[Path]:
         files = [file for file in map(Path, matching) if file.is_file() and file.suffix.lower() in _SUFFIXES]
         if not files:
             raise DataError(
-                f"data.unlabelled: {name} has no files that can be read. Names must end in "
-                f"{', '.join(_SUFFIXES)}."
+                f"{key}: {name} has no files that can be read. Names must end in {', '.join(_SUFFIXES)}."
             )
         found += files
     return found
@@ -82,18 +87,18 @@ def _read(kind: RowKind, file: Path, columns: Mapping[str, str | int]) -> Iterat
 
 
 def _columns(
-    kind: RowKind, file: Path, columns: Mapping[str, str | int], fields: Sequence[str]
+    kind: RowKind, file: Path, columns: Mapping[str, str | int], fields: Sequence[str], key: str
 ) -> dict[str, str | int]:
     """Return the column of each field in a file; a label column is ignored."""
     first = next((row.values for row in _read(kind, file, columns) if row.problem is None), None)
     if first is None:
-        raise DataError(f"data.unlabelled: {file} has no rows that can be read.")
+        raise DataError(f"{key}: {file} has no rows that can be read.")
     given = {name: column for name, column in columns.items() if column in first and name in kind.inputs}
     named, _ = guess_columns(kind, given, list(first), str(file), without_label=True)
     missing = [name for name in fields if name not in named]
     if missing:
         raise DataError(
-            f"data.unlabelled: {file} has no column for {missing[0]}, which the labelled rows have; there "
+            f"{key}: {file} has no column for {missing[0]}, which the labelled rows have; there "
             f"are {', '.join(map(str, first))}."
         )
     return named

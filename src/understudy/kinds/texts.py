@@ -21,6 +21,7 @@ class TextRows(RowKind):
     required = ("text", "label")
     optional = ("text_pair",)
     inputs = ("text", "text_pair")
+    sentence_fields = ("text", "text_pair")
     usual_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "text": (
             "text", "sentence", "sentence1", "premise", "question1", "text1", "review", "content",

@@ -15,6 +15,7 @@ from understudy.data.settings import CorpusSettings, DataSettings
 from understudy.data.task import Task
 from understudy.errors import RecipeError
 from understudy.kinds.tasks import get_task
+from understudy.mining.settings import MineSettings
 from understudy.models.student import StudentSettings
 from understudy.recipe.distillation import (
     GeneralSettings,
@@ -85,6 +86,8 @@ class Recipe(BaseModel):
     """How `understudy run` exports the student."""
     corpus: CorpusSettings | None = None
     general: GeneralSettings | None = None
+    mine: MineSettings | None = None
+    """How `understudy mine` searches a corpus for text like the task's."""
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], *, origin: str = "recipe") -> Recipe:
@@ -103,7 +106,7 @@ class Recipe(BaseModel):
                 changed["training"] = _with_precision(changed["training"], recipe.precision)
             if recipe.task is not None:
                 changed["task"] = recipe.task_definition.name
-            elif recipe.run not in ("general", "corpus"):
+            elif recipe.run not in ("general", "corpus", "mine"):
                 raise RecipeError("task must be given, e.g. task: mrpc.")
             for name in (*STAGES, "general", "finetune"):
                 block = getattr(recipe, name)
@@ -119,8 +122,8 @@ class Recipe(BaseModel):
 
     @property
     def run(self) -> str | None:
-        """The purpose of the recipe: a distillation method, `general`, `corpus`, or None for fine-tuning."""
-        blocks = [name for name in ("general", "corpus") if getattr(self, name) is not None]
+        """A distillation method, `general`, `corpus` or `mine`; None for fine-tuning."""
+        blocks = [name for name in ("general", "corpus", "mine") if getattr(self, name) is not None]
         return self.method or next(iter(blocks), None)
 
     @property
@@ -161,6 +164,7 @@ _BLOCKS: Mapping[str, type[BaseModel]] = {
     "augment": AugmentSettings,
     "corpus": CorpusSettings,
     "general": GeneralSettings,
+    "mine": MineSettings,
     "finetune": FinetuneSettings,
     "export": ExportSettings,
 }
@@ -176,6 +180,7 @@ _KEYS: Mapping[str | None, tuple[str, ...]] = {
     "patient": (*_DISTILL_KEYS, "soft_labels", "patient"),
     "general": ("teacher", "student", "normalization", "dropout", "attention", "precision", "general"),
     "corpus": ("corpus",),
+    "mine": ("task", "data", "teacher", "augment", "precision", "mine"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ def input_paths(recipe: Recipe) -> list[str]:
         recipe.soft_labels.predictions if recipe.soft_labels is not None else None,
         recipe.corpus.tokenizer if recipe.corpus is not None else None,
         recipe.general.corpus if recipe.general is not None else None,
+        *((recipe.mine.encoder, *recipe.mine.exclude) if recipe.mine is not None else ()),
     ]
     return [name for name in named if name is not None]
 
@@ -54,10 +56,13 @@ def resolve_paths(recipe: Recipe) -> Recipe:
         path = Path(value).expanduser() if value is not None else None
         return str(path.resolve()) if path is not None and path.exists() else value
 
+    def all_absolute(sources: Sequence[str]) -> list[str]:
+        return [_absolute_pattern(str(absolute(source))) for source in sources]
+
     names = ("source", "train", "dev", "test", "augmented")
     places: dict[str, Any] = {name: absolute(getattr(recipe.data, name)) for name in names}
     if recipe.data.unlabelled is not None:
-        places["unlabelled"] = [_absolute_pattern(str(absolute(source))) for source in recipe.data.unlabelled]
+        places["unlabelled"] = all_absolute(recipe.data.unlabelled)
     return recipe.model_copy(
         update={
             "model": absolute(recipe.model),
@@ -85,9 +90,16 @@ def resolve_paths(recipe: Recipe) -> Recipe:
             "corpus": recipe.corpus
             and recipe.corpus.model_copy(
                 update={
-                    "sources": recipe.corpus.sources
-                    and [_absolute_pattern(str(absolute(source))) for source in recipe.corpus.sources],
+                    "sources": recipe.corpus.sources and all_absolute(recipe.corpus.sources),
                     "tokenizer": absolute(recipe.corpus.tokenizer),
+                }
+            ),
+            "mine": recipe.mine
+            and recipe.mine.model_copy(
+                update={
+                    "sources": recipe.mine.sources and all_absolute(recipe.mine.sources),
+                    "exclude": all_absolute(recipe.mine.exclude),
+                    "encoder": absolute(recipe.mine.encoder),
                 }
             ),
             "general": recipe.general

@@ -19,15 +19,14 @@ from understudy.data.corpus import (
     HELD_OUT,
     TRAIN,
 )
-from understudy.data.documents import find_files, split_files
 from understudy.data.settings import CorpusSettings
-from understudy.errors import DataError, RecipeError
+from understudy.errors import RecipeError
 from understudy.jobs import Engine, check_engine
 from understudy.models.pretrained import check_max_length, hash_tokenizer, load_config, load_tokenizer
 from understudy.recipe.load import load_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
-from understudy.workspace.corpus_shards import HASHES, check_column, check_places, make_shards, sum_counts
+from understudy.workspace.corpus_shards import HASHES, make_shards, open_sources, sum_counts
 from understudy.workspace.folders import RESULT, check_output, start_output
 from understudy.workspace.hashes import versions
 from understudy.workspace.result import write_result
@@ -86,12 +85,9 @@ def corpus_from_recipe(
     check_output(output_dir, recipe, overwrite=overwrite)
     tokenizer = load_tokenizer(settings.tokenizer)
     check_max_length(load_config(settings.tokenizer), tokenizer, settings.max_length, key="corpus.max_length")
-    files = find_files(settings.sources)
-    check_places(settings.sources, files, output_dir)
-    pieces = split_files(files, int(settings.shard_megabytes * 1e6))
-    if not pieces:
-        raise DataError(f"corpus.sources: all {len(files)} files are empty.")
-    check_column(pieces[0], settings.column)
+    files, pieces = open_sources(
+        settings.sources, settings.column, settings.shard_megabytes, output_dir, block="corpus"
+    )
     logger.info("%d files, %.1f MB: %d shards", len(files), sum(files.values()) / 1e6, len(pieces))
     if overwrite:
         (output_dir / RESULT).unlink(missing_ok=True)

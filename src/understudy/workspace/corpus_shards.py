@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
 from understudy.data.corpus import (
     HELD_OUT,
@@ -26,9 +25,9 @@ from understudy.data.corpus import (
     hash_documents,
     write_blocks,
 )
-from understudy.data.documents import Piece, read_documents
+from understudy.data.documents import Piece, find_files, read_documents, split_files
 from understudy.errors import DataError, OutputError
-from understudy.files import hash_file, write_atomically
+from understudy.files import hash_file, write_array
 from understudy.jobs import Engine, Job, run_jobs
 from understudy.models.pretrained import load_tokenizer
 from understudy.progress import progress
@@ -52,26 +51,37 @@ KEEP = "keep.npy"
 _LOOK_AT = 1_000  # documents checked before anything is written
 
 
-def check_places(sources: Sequence[str], files: Mapping[str, int], output_dir: Path) -> None:
-    """Refuse an output folder that overlaps with the sources."""
+def open_sources(
+    sources: Sequence[str], column: str, megabytes: float, output_dir: Path, *, block: str
+) -> tuple[dict[str, int], list[Piece]]:
+    """Return the files of a corpus with their sizes, and their pieces of about so many megabytes.
+
+    Args:
+        block: the block of the recipe that names the sources.
+
+    Raises:
+        DataError: if there is no text.
+        OutputError: if the output folder overlaps with the sources.
+    """
+    files = find_files(sources, key=f"{block}.sources")
     folders = [Path(source) for source in sources if "://" not in source and Path(source).is_dir()]
     inside = any(output_dir.is_relative_to(folder) for folder in folders)
     around = any(Path(file.removeprefix("file://")).is_relative_to(output_dir) for file in files)
     if inside or around:
         raise OutputError(
-            f"--output-dir must lie apart from corpus.sources; {output_dir} and what is read are one in the "
-            "other."
+            f"--output-dir must lie apart from {block}.sources; {output_dir} and what is read are one in "
+            "the other."
         )
-
-
-def check_column(piece: Piece, column: str) -> None:
-    """Refuse a column without text."""
-    first = list(islice(read_documents(piece, column), _LOOK_AT))
+    pieces = split_files(files, int(megabytes * 1e6))
+    if not pieces:
+        raise DataError(f"{block}.sources: all {len(files)} files are empty.")
+    first = list(islice(read_documents(pieces[0], column), _LOOK_AT))
     if first and not any(first):
         raise DataError(
-            f"none of the first {len(first)} documents of {piece.file} has text in the column {column!r}. "
-            "Say which column has: --set corpus.column=…"
+            f"none of the first {len(first)} documents of {pieces[0].file} has text in the column "
+            f"{column!r}. Say which column has: --set {block}.column=…"
         )
+    return files, pieces
 
 
 @dataclass(frozen=True)
@@ -106,7 +116,7 @@ def make_shards(
     everything = np.concatenate(hashes)
     del hashes
     keep = first_copies(everything)
-    write_atomically(output_dir / HASHES / KEEP, lambda path: save_array(path, keep))
+    write_array(output_dir / HASHES / KEEP, keep)
     bounds = [(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
     train_files = [shard_path(output_dir, TRAIN, number) for number in range(len(pieces))]
     arguments = (recipe.to_yaml(), bounds, pieces, output_dir)
@@ -140,7 +150,7 @@ def make_hash_job(column: str, pieces: Sequence[Piece], output_dir: Path) -> Job
     def job(number: int) -> None:
         hashes = hash_documents(read_documents(pieces[number], column))
         path = output_dir / HASHES / f"part-{number:06d}.npy"
-        write_atomically(path, lambda temporary: save_array(temporary, hashes))
+        write_array(path, hashes)
 
     return job
 
@@ -193,9 +203,3 @@ def sum_counts(files: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         for name in _COUNTED
     }
     return {**counts, "bytes": sum(one["bytes"] for one in files.values())}
-
-
-def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Write an array to a path of any name."""
-    with path.open("wb") as file:
-        np.save(file, array)

@@ -23,6 +23,9 @@ RESULT = "result.json"
 OUTCOMES = "outcomes.npz"  # per row, next to a distillation's result.json
 
 
+FOUND = "found"  # what a search has found so far, removed at the end
+
+
 TRAINING_FOLDER = "training"  # checkpoints and tracker logs, next to the model
 
 

@@ -196,6 +196,24 @@ class AugmentResult(StageResult):
         return float(self.content["seconds"])
 
 
+class MineResult(StageResult):
+    """Rows found in a corpus."""
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows that were written."""
+        return int(self.content["mined"]["written"])
+
+    @property
+    def num_sentences(self) -> int:
+        """Number of sentences of the corpus that were compared."""
+        return int(self.content["mined"]["sentences"])
+
+    @property
+    def seconds(self) -> float:
+        return float(self.content["seconds"])
+
+
 class CorpusResult(StageResult):
     """A corpus of token blocks."""
 

@@ -21,7 +21,13 @@ def test_shipped_recipes_are_valid_and_carry_their_command(name: str) -> None:
     header = [line for line in shipped_recipes()[name].splitlines() if line.startswith("# ")]
     start = next(place for place, line in enumerate(header) if "understudy " in line)
     command = " ".join(line.removeprefix("# ").strip(" \\") for line in header[start:])
-    verb = recipe.run if recipe.run in ("corpus", "general") else "distill" if recipe.method else "finetune"
+    verb = (
+        recipe.run
+        if recipe.run in ("corpus", "general", "mine")
+        else "distill"
+        if recipe.method
+        else "finetune"
+    )
     verb = "augment" if recipe.augment else verb
     verb = "run" if recipe.finetune else "ablate" if name.endswith("-ablate") else verb
     assert command.removeprefix("torchrun --nproc-per-node 8 -m ").startswith(f"understudy {verb} ")

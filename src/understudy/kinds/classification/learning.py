@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from datasets import Dataset
+from numpy.typing import NDArray
 
 from understudy.kinds.class_losses import ClassLosses
 from understudy.kinds.classification.rows import ClassificationRows
@@ -18,6 +21,11 @@ class Classification(ClassificationRows, ClassLosses, TextKind):
     def best_guess(self, rows: Dataset) -> float | None:
         counts = np.bincount(rows["label"][:])
         return float(counts.max() / counts.sum())
+
+    def prediction_groups(self, logits: tuple[NDArray[Any], ...]) -> NDArray[np.int64] | None:
+        """Return the predicted classes."""
+        classes: NDArray[np.int64] = logits[0].argmax(axis=1)
+        return classes
 
 
 KIND = Classification()

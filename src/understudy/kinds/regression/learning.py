@@ -14,6 +14,8 @@ from understudy.kinds.regression.rows import RegressionRows
 from understudy.kinds.text_learning import TextKind
 from understudy.objectives.tinybert import regression_prediction_loss
 
+_GROUPS = 5
+
 
 class Regression(RegressionRows, TextKind):
     """One number for each text or pair."""
@@ -33,6 +35,13 @@ class Regression(RegressionRows, TextKind):
 
     def predict(self, logits_BC: NDArray[Any]) -> NDArray[Any]:
         return logits_BC.reshape(len(logits_BC), -1)[:, 0].astype(np.float64)
+
+    def prediction_groups(self, logits: tuple[NDArray[Any], ...]) -> NDArray[np.int64] | None:
+        """Return which fifth of the predictions' range each is in."""
+        values = self.predict(logits[0])
+        edges = np.linspace(values.min(), values.max(), _GROUPS + 1)[1:-1]
+        groups: NDArray[np.int64] = np.digitize(values, edges)
+        return groups
 
     def prediction_losses(
         self,

@@ -1,0 +1,91 @@
+"""Rows made of the sentences that were found: texts, or pairs in a stated mix."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from understudy.mining.found import Found
+from understudy.mining.sentences import fingerprint
+
+Vary = Callable[[Sequence[str]], Sequence[str | None]]
+"""A function that augments texts; None where nothing can be changed."""
+
+
+def single_rows(found: Sequence[Sequence[Found]], field: str) -> list[dict[str, Any]]:
+    """Return a row for each distinct sentence, closest first."""
+    distinct: dict[bytes, Found] = {}
+    for one in _closest_first(found):
+        distinct.setdefault(fingerprint(one.text), one)
+    return [{field: one.text, "similarity": one.similarity} for one in distinct.values()]
+
+
+def pair_rows(
+    found: Sequence[Sequence[Found]],
+    fields: tuple[str, str],
+    shares: Mapping[str, float],
+    seed: int,
+    vary: Vary | None,
+) -> list[dict[str, Any]]:
+    """Return a row for each sentence, paired in a way drawn with the seed, closest first.
+
+    A sentence takes the place of the text that it was found for, and its partner the other place. A
+    sentence without a partner of the drawn way gets a random one.
+
+    Args:
+        found: for each row of the task the sentences of its first text, and then those of its second.
+        shares: how often each sort of partner is drawn; they sum to 1.
+        vary: augments texts; needed for `augmented` pairs.
+    """
+    generator = np.random.default_rng(seed)
+    ordered, ways = _closest_first(found), list(shares)
+    drawn = [ways[number] for number in generator.choice(len(ways), len(ordered), p=list(shares.values()))]
+    to_vary = [one.text for one, way in zip(ordered, drawn, strict=True) if way == "augmented"]
+    varied = iter(vary(to_vary) if vary is not None else [None] * len(to_vary))
+    sides = [[one for one in ordered if one.query % 2 == side] for side in (0, 1)]
+    used: Counter[int] = Counter()
+    rows, seen = [], set()
+    for one, way in zip(ordered, drawn, strict=True):
+        partner: str | None = None
+        if way == "neighbours":
+            others = found[one.query ^ 1]
+            if others:
+                # The second text begins one further, or both sides would make the same pairs.
+                partner = others[(used[one.query] + one.query % 2) % len(others)].text
+                used[one.query] += 1
+        elif way == "adjacent":
+            partner = one.sentence.following
+        elif way == "augmented":
+            partner = next(varied)
+        others = sides[1 - one.query % 2] or ordered
+        if not partner:
+            way, partner = "random", others[int(generator.integers(len(others)))].text
+        if partner == one.text:
+            continue
+        texts = (one.text, partner) if one.query % 2 == 0 else (partner, one.text)
+        if texts not in seen:
+            seen.add(texts)
+            rows.append({**dict(zip(fields, texts, strict=True)), "similarity": one.similarity, "pair": way})
+    return rows
+
+
+def _closest_first(found: Sequence[Sequence[Found]]) -> list[Found]:
+    return sorted((one for sentences in found for one in sentences), key=lambda one: -one.similarity)
+
+
+def balanced_places(groups: NDArray[np.int64] | None, num_rows: int, count: int) -> NDArray[np.int64]:
+    """Return the places of the rows to keep: the first ones, and of each group at most an equal share.
+
+    >>> balanced_places(np.array([0, 0, 0, 1, 0]), num_rows=5, count=4).tolist()
+    [0, 1, 3]
+    """
+    if groups is None:
+        return np.arange(min(num_rows, count))
+    names = np.unique(groups)
+    share = -(-count // len(names))
+    kept = np.concatenate([np.flatnonzero(groups == name)[:share] for name in names])
+    return np.sort(kept)[:count]

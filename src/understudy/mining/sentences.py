@@ -1,0 +1,71 @@
+"""Sentences of a corpus."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import regex
+
+from understudy.data.blocks import sentence_ends
+
+_WORD = regex.compile(r"[\p{L}\p{N}]+")
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of a document, and the one that follows it; an empty text if none does."""
+
+    text: str
+    following: str
+
+
+def fingerprint(text: str) -> bytes:
+    """Hash the words of a text; case, spaces and punctuation do not matter.
+
+    >>> fingerprint("It's  good.") == fingerprint("it s GOOD")
+    True
+    """
+    words = " ".join(_WORD.findall(text.lower()))
+    return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def usual_lengths(texts: Iterable[str]) -> tuple[int, int]:
+    """Return the number of characters between which 98 % of the texts are."""
+    lengths = [len(text) for text in texts]
+    low, high = np.percentile(lengths, [1, 99])
+    return int(low), int(np.ceil(high))
+
+
+def document_sentences(
+    documents: Iterable[str | None], lengths: tuple[int, int], seen: set[bytes]
+) -> Iterator[Sentence]:
+    """Yield the sentences of usual length, each text once.
+
+    Args:
+        seen: fingerprints of the texts to leave out; those that are found are added.
+    """
+    for document in documents:
+        for paragraph in (document or "").split("\n"):
+            sentences = _split(paragraph)
+            for place, text in enumerate(sentences):
+                if not lengths[0] <= len(text) <= lengths[1]:
+                    continue
+                key = fingerprint(text)
+                if key in seen:
+                    continue
+                seen.add(key)
+                following = sentences[place + 1] if place + 1 < len(sentences) else ""
+                yield Sentence(text, following if lengths[0] <= len(following) <= lengths[1] else "")
+
+
+def _split(paragraph: str) -> Sequence[str]:
+    start, sentences = 0, []
+    for end in sentence_ends(paragraph):
+        sentence = paragraph[start:end].strip()
+        if sentence:
+            sentences.append(sentence)
+        start = end
+    return sentences
