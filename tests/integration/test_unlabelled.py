@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from kinds import EXAMPLES
 from safetensors.torch import load_file
 from teaching import method_settings, train_teacher
@@ -80,9 +80,21 @@ def test_every_method_learns_from_them(method: str, teacher: Path, texts: Path, 
     assert losses["loss"]["last"] < losses["loss"]["first"]
 
 
+def shouted(kind: str, file: Path) -> Dataset:
+    """The inputs of the example's rows in capitals: other rows, which a teacher reads alike."""
+    task = get_task(EXAMPLES[kind].task)
+    rows = load_data(task, DataSettings(train=str(file)), ["train"]).splits["train"]
+    inputs = [name for name in task.kind.inputs if name in rows.column_names]
+
+    def shout(value: Any) -> Any:
+        return [shout(one) for one in value] if isinstance(value, list) else value.upper()
+
+    return Dataset.from_list([{name: shout(row[name]) for name in inputs} for row in rows])
+
+
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_every_kind_has_them(kind: str, encoder: Path, tmp_path: Path) -> None:
-    """The rows of the example without their labels, and no labelled row to learn from at all."""
+    """Rows without labels, and no labelled row to learn from at all."""
     example = EXAMPLES[kind]
     teacher = train_teacher(encoder, kind, tmp_path)
     file = next(tmp_path.glob("rows.*"))
@@ -92,7 +104,7 @@ def test_every_kind_has_them(kind: str, encoder: Path, tmp_path: Path) -> None:
         student="1l-16d",
         task=example.task,
         data={"dev": str(file)},
-        unlabelled=[file],
+        unlabelled=[shouted(kind, file)],
         output_dir=tmp_path / "out",
         settings=settings("joint", 2 * example.steps),
     )
@@ -101,6 +113,61 @@ def test_every_kind_has_them(kind: str, encoder: Path, tmp_path: Path) -> None:
     assert losses["predictions"]["last"] < losses["predictions"]["first"]
     # No label was read: the loss against labels is 0 throughout.
     assert losses["labels"] == {"first": 0.0, "last": 0.0}
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression", "multiple-choice"])
+def test_without_any_label_the_score_is_agreement(kind: str, encoder: Path, tmp_path: Path) -> None:
+    """No training label and no development set: the teacher is the only source."""
+    example = EXAMPLES[kind]
+    teacher = train_teacher(encoder, kind, tmp_path)
+    (teacher / "recipe.yaml").unlink()  # as a model of the hub: it knows no data
+    rows = shouted(kind, next(tmp_path.glob("rows.*")))
+    many = concatenate_datasets([rows] * 4).add_column("number", range(4 * len(rows)))
+    field = get_task(example.task).kind.inputs[0]
+    distinct = many.map(lambda row: {field: f"{row[field]} {row['number']}"}).remove_columns("number")
+    done = understudy.distill(
+        teacher,
+        method="joint",
+        student="1l-16d",
+        task=example.task,
+        unlabelled=[distinct],
+        output_dir=tmp_path / "out",
+        settings=settings("joint", 4),
+    )
+    counts = done.content["counts"]
+    assert counts["dev"]["rows"] == max(1, len(distinct) // 10)
+    # What the student is scored on is not learnt from.
+    assert counts["unlabelled"]["rows"] == len(distinct) - counts["dev"]["rows"]
+    headline = get_task(example.task).metrics[0]
+    assert done.content["against"]["scores"]["dev"][headline]["value"] == pytest.approx(1.0, nan_ok=True)
+    again = understudy.evaluate(tmp_path / "out")
+    assert again.content["scores"]["dev"] == done.content["scores"]["dev"]
+
+
+def test_tags_have_no_agreement(encoder: Path, tmp_path: Path) -> None:
+    teacher = train_teacher(encoder, "token-classification", tmp_path)
+    (teacher / "recipe.yaml").unlink()
+    with pytest.raises(RecipeError, match=r"data\.dev must be given: agreement .* token-classification"):
+        understudy.distill(
+            teacher,
+            task="token-classification",
+            unlabelled=[shouted("token-classification", next(tmp_path.glob("rows.*")))],
+            output_dir=tmp_path / "out",
+        )
+
+
+def test_development_rows_are_not_learnt_from(teacher: Path, texts: Path, tmp_path: Path) -> None:
+    file = tmp_path / "all.txt"
+    file.write_text(texts.read_text() + "good film\nbad film\n", "utf-8")
+    done = understudy.distill(
+        teacher,
+        method="joint",
+        student="1l-16d",
+        unlabelled=[file],
+        output_dir=tmp_path / "out",
+        settings=settings("joint", 2),
+    )
+    assert done.content["counts"]["unlabelled"]["rows"] == 30
 
 
 def test_labels_of_other_rows_count_as_before(teacher: Path, texts: Path, tmp_path: Path) -> None:

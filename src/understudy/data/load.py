@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,12 @@ def load_data(
             task, source, names, settings.bad_rows, labelled=split != UNLABELLED
         )
     _check_choices(loaded)
+    if UNLABELLED in loaded:
+        known = [rows for split, rows in loaded.items() if split not in ("train", UNLABELLED)]
+        loaded[UNLABELLED] = _without_known(loaded[UNLABELLED], known, task.kind.inputs)
+        num_used = len(loaded[UNLABELLED])
+        if num_used < reports[UNLABELLED].num_kept:
+            reports[UNLABELLED] = replace(reports[UNLABELLED], num_used=num_used)
     hashes = {split: source.key for split, source in sources.items()}
     # Augmented rows were already made from this many rows, so all of them are read.
     if settings.max_rows is not None and settings.augmented is None and "train" in loaded:
@@ -119,6 +125,33 @@ def load_data(
         guessed=first.guessed,
         hashes=hashes,
     )
+
+
+def load_unlabelled(task: Task, settings: DataSettings, labels: Sequence[str] | None) -> tuple[Dataset, str]:
+    """Load the rows without labels alone, and a hash of their content."""
+    assert settings.unlabelled is not None
+    source = unlabelled_source(task.kind, settings.unlabelled, settings.columns)
+    rows, _ = _checked(task, source, labels, settings.bad_rows, labelled=False)
+    return rows, source.key
+
+
+def _without_known(rows: Dataset, known: Sequence[Dataset], inputs: Sequence[str]) -> Dataset:
+    """Leave out rows that are development rows: a student must not learn from what it is scored on."""
+    fields = [name for name in inputs if name in rows.column_names]
+    seen = {repr(values) for part in known for values in _values(part, fields)}
+    keep = np.fromiter((repr(values) not in seen for values in _values(rows, fields)), bool, len(rows))
+    if keep.all():
+        return rows
+    if not keep.any():
+        raise DataError("data.unlabelled has nothing but development rows.")
+    logger.info("%d unlabelled rows are left out: they are development rows.", int((~keep).sum()))
+    return rows.select(np.flatnonzero(keep))
+
+
+def _values(rows: Dataset, fields: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield some fields of all rows, in batches of constant memory."""
+    for batch in rows.select_columns(list(fields)).with_format(None).iter(ROWS_PER_BATCH):
+        yield from zip(*(batch[name] for name in fields), strict=True)
 
 
 def _check_choices(loaded: Mapping[str, Dataset]) -> None:

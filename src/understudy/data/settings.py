@@ -28,6 +28,8 @@ class DataSettings(BaseModel):
     """Our splits with the hub dataset's, e.g. `{dev: test}` if it has no validation split."""
     train: str | None = None
     dev: str | None = None
+    """Without it, a distillation holds out unlabelled rows, and the teacher's predictions are their labels:
+    scores say how far the student agrees with its teacher."""
     test: str | None = None
     unlabelled: list[str] | None = None
     """Rows without labels: files, folders or patterns, e.g. `[texts/*.parquet]`. Plain text (`.txt`) has one

@@ -28,7 +28,7 @@ def unlabelled_source(
     kind: RowKind,
     given: Sequence[str],
     columns: Mapping[str, str | int],
-    fields: Sequence[str],
+    fields: Sequence[str] | None = None,
     *,
     key: str = "data.unlabelled",
 ) -> Source:
@@ -37,11 +37,13 @@ def unlabelled_source(
     Args:
         given: files, folders, patterns, or folders that `Dataset.save_to_disk` wrote.
         columns: the recipe's columns, used for a file that has them.
-        fields: the fields that labelled rows have.
+        fields: the fields that labelled rows have. Defaults to those that every file has.
         key: the setting that named the files, for messages.
     """
     files = unlabelled_files(given, key=key)
-    named = {file: _columns(kind, file, columns, fields, key) for file in files}
+    named = {file: _columns(kind, file, columns, fields or (), key) for file in files}
+    if fields is None:
+        fields = [name for name in kind.inputs if all(name in own for own in named.values())]
 
     def rows() -> Iterator[RawRow]:
         for file, own in named.items():

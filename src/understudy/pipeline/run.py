@@ -15,6 +15,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
 from understudy.data.load import announce
+from understudy.distillation.agreement import with_agreement
 from understudy.distillation.recipes import distill_recipe
 from understudy.errors import OutputError, PreflightError, RecipeError
 from understudy.files import write_atomically
@@ -163,7 +164,7 @@ def run_from_recipe(
     callbacks: Sequence[TrainerCallback] = (),
 ) -> Distilled:
     """Run all stages of a recipe. See `run`."""
-    recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
+    recipe, output_dir = with_agreement(resolve_paths(recipe)), output_dir.expanduser().resolve()
     check_folder(output_dir)
     check_apart(output_dir, input_paths(recipe))
     planned, findings = preflight(recipe, output_dir)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from transformers import TrainerCallback
 
+from understudy.distillation.agreement import with_agreement
 from understudy.distillation.methods import Distillation, check_distillation, main_block, teach
 from understudy.distillation.rows import prepare
 from understudy.distillation.summary import hash_inputs, summarize_distillation
@@ -41,7 +42,7 @@ def distill_from_recipe(
         )
     check_start(recipe.student)
     refuse_other_stages(recipe)
-    recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
+    recipe, output_dir = with_agreement(resolve_paths(recipe)), output_dir.expanduser().resolve()
     check_output(output_dir, recipe, overwrite=overwrite)
     arguments = build_arguments({"seed": recipe.seed, **main_block(recipe).training}, output_dir)
     tune_cpu()
