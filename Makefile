@@ -2,7 +2,7 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup fix check test docs wheel lowest
+.PHONY: setup fix check test docs wheel lowest lowest-setup
 
 setup:  ## a virtual environment with pinned versions
 	test -x $(BIN)/python || python3 -m venv $(VENV)
@@ -26,16 +26,18 @@ docs:  ## the site, in site/; a page or a link that is missing is an error
 wheel:  ## build wheel and sdist, install the wheel into an empty environment, predict with it
 	$(BIN)/python tools/check_wheel.py
 
-# Deprecations are those of old packages, about newer ones that they use.
-lowest:  ## unit tests with the lowest allowed version of every direct dependency
+lowest-setup:  ## an environment with the lowest allowed version of every direct dependency
 	test -x $(VENV)-lowest/bin/python || python3 -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python tools/lowest_versions.py > $(VENV)-lowest/lowest.txt
 	$(VENV)-lowest/bin/python -m pip install --quiet -c $(VENV)-lowest/lowest.txt '.[train]' \
 		hypothesis psutil pytest pytest-timeout pytest-xdist types-PyYAML
+
+# Deprecations are those of old packages, about newer ones that they use.
+lowest: lowest-setup  ## unit tests with these versions
 	HF_HUB_OFFLINE=1 $(VENV)-lowest/bin/python -m pytest -n 2 --dist loadfile -q tests/unit \
 		--ignore tests/unit/training/test_every_argument.py -W ignore::DeprecationWarning
 
 # In the order of the files: the slow ones of tests/docs and tests/integration come first.
 test:  ## all tests; those marked `real` skip where the assets are absent
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 20

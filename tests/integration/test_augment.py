@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 from kinds import EXAMPLES, write_classification
+from processes import Command, run_command
 from teaching import method_settings, train_teacher
 
 import understudy
@@ -96,10 +96,11 @@ def contents(folder: Path) -> dict[str, bytes]:
 def command(encoder: Path, file: Path, output: Path, *more: str) -> list[str]:
     settings = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
     arguments = ["augment", str(encoder), "--task", "classification", "--set", f"data.train={file}"]
-    arguments += [*settings, *more, "--output-dir", str(output)]
-    program = "from understudy.stages import augment\naugment.ROWS_PER_SHARD = 40\n"
-    program += "from understudy.cli import main; main()"
-    return [sys.executable, "-c", program, *arguments]
+    return [*arguments, *settings, *more, "--output-dir", str(output)]
+
+
+def small_shards() -> None:
+    stage.ROWS_PER_SHARD = 40
 
 
 @pytest.fixture
@@ -120,31 +121,14 @@ def test_a_run_killed_again_and_again_has_the_rows_of_an_undisturbed_one(
 ) -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     more = ("--set", f"augment.context={context}")
-    started = time.monotonic()
-    subprocess.run(
-        command(encoder, many_rows, tmp_path / "a", *more), check=True, capture_output=True, env=environment
-    )
-    seconds = time.monotonic() - started
-    generator, kills = random.Random(context), 0
+    run_command(command(encoder, many_rows, tmp_path / "a", *more), environment, small_shards)
+    generator = random.Random(context)
     for _ in range(5):
-        process = subprocess.Popen(
-            command(encoder, many_rows, tmp_path / "b", *more),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-        )
         before = len(contents(tmp_path / "b"))
-        deadline = time.monotonic() + 10 * seconds
-        while len(contents(tmp_path / "b")) <= before and process.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        process = Command(command(encoder, many_rows, tmp_path / "b", *more), environment, small_shards)
+        process.kill_when(lambda before=before: len(contents(tmp_path / "b")) > before)  # type: ignore[misc]
         time.sleep(generator.random() * 0.05)
-        process.send_signal(signal.SIGKILL)
-        kills += process.wait() == -signal.SIGKILL
-    assert kills == 5
-    subprocess.run(
-        command(encoder, many_rows, tmp_path / "b", *more), check=True, capture_output=True, env=environment
-    )
+    run_command(command(encoder, many_rows, tmp_path / "b", *more), environment, small_shards)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     assert len(contents(tmp_path / "a")) == 25
     results = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("a", "b")]
@@ -234,13 +218,17 @@ def test_ray_makes_the_same_shards_though_its_workers_are_killed(
 ) -> None:
     pytest.importorskip("ray", reason="the extra scale is not installed")
     environment = os.environ | {"OMP_NUM_THREADS": "1", "RAY_TMPDIR": "/tmp", "RAY_DEDUP_LOGS": "0"}
-    subprocess.run(
-        command(encoder, many_rows, tmp_path / "a"), check=True, capture_output=True, env=environment
-    )
+    run_command(command(encoder, many_rows, tmp_path / "a"), environment, small_shards)
     more = ("--engine", "ray", "--workers", "2")
+    program = "from understudy.stages import augment\naugment.ROWS_PER_SHARD = 40\n"
+    program += "from understudy.cli import main; main()"
+    start = [sys.executable, "-c", program]
     with (tmp_path / "said.txt").open("wb") as said:
         process = subprocess.Popen(
-            command(encoder, many_rows, tmp_path / "b", *more), stdout=said, stderr=said, env=environment
+            [*start, *command(encoder, many_rows, tmp_path / "b", *more)],
+            stdout=said,
+            stderr=said,
+            env=environment,
         )
         kills = 0
         deadline = time.monotonic() + 400

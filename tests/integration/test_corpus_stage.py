@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import Command, run_command
 from transformers import AutoTokenizer
 
 import understudy
@@ -47,8 +45,11 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(encoder: Path, texts: Path, output: Path, *more: str) -> list[str]:
     settings = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
-    start = [sys.executable, "-m", "understudy", "corpus", str(texts), "--tokenizer", str(encoder)]
+    start = ["corpus", str(texts), "--tokenizer", str(encoder)]
     return [*start, *settings, "--output-dir", str(output), *more]
+
+
+PROGRAM = [sys.executable, "-m", "understudy"]  # for commands that start processes of their own
 
 
 def hashes(output: Path) -> dict[str, str]:
@@ -95,22 +96,9 @@ def test_every_document_is_there_once_and_apart_from_others(made: Path, texts: P
 def test_one_worker_and_two_make_the_same_files(
     made: Path, encoder: Path, texts: Path, tmp_path: Path
 ) -> None:
-    subprocess.run(
-        command(encoder, texts, tmp_path / "two", "--workers", "2"), check=True, capture_output=True
-    )
+    two = command(encoder, texts, tmp_path / "two", "--workers", "2")
+    subprocess.run([*PROGRAM, *two], check=True, capture_output=True)
     assert hashes(made) == hashes(tmp_path / "two")
-
-
-def test_ray_makes_the_same_files(made: Path, encoder: Path, texts: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="the extra scale is not installed")
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "RAY_TMPDIR": "/tmp"}
-    subprocess.run(
-        command(encoder, texts, tmp_path / "ray", "--engine", "ray", "--workers", "2"),
-        check=True,
-        capture_output=True,
-        env=environment,
-    )
-    assert hashes(made) == hashes(tmp_path / "ray")
 
 
 def test_a_run_killed_again_and_again_has_the_files_of_an_undisturbed_one(
@@ -124,20 +112,10 @@ def test_a_run_killed_again_and_again_has_the_files_of_an_undisturbed_one(
 
     for _ in range(5):
         before = num_files()
-        process = subprocess.Popen(
-            command(encoder, texts, output), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
         wanted = before + generator.randrange(1, 6)
-        deadline = time.monotonic() + 120
-        while num_files() < wanted:
-            assert process.poll() is None, "the run ended before it was killed"
-            assert time.monotonic() < deadline
-            time.sleep(0.0005)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
+        Command(command(encoder, texts, output)).kill_when(lambda wanted=wanted: num_files() >= wanted)  # type: ignore[misc]
         assert not (output / "result.json").exists()
-    finished = subprocess.run(command(encoder, texts, output), check=True, capture_output=True, text=True)
-    assert "are done already" in finished.stderr
+    assert "are done already" in run_command(command(encoder, texts, output))
     assert hashes(made) == hashes(output)
     assert not list(output.rglob("*.writing"))
     assert not (output / "documents").exists()

@@ -5,16 +5,15 @@ from __future__ import annotations
 import csv
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from kinds import EXAMPLES, same, write_classification
+from processes import Command, run_command
 from safetensors.torch import load_file
 from teaching import QUIET, method_settings, train_teacher
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -173,8 +172,7 @@ def command(
     teacher: Path, output: Path, settings: dict[str, Any], how: tuple[str, str] = ("--student", "1l-16d")
 ) -> list[str]:
     parts = [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
-    arguments = ["distill", str(teacher), *how, *parts, "--output-dir", str(output)]
-    return [sys.executable, "-c", "from understudy.cli import main; main()", *arguments]
+    return ["distill", str(teacher), *how, *parts, "--output-dir", str(output)]
 
 
 def weights_of(output: Path) -> dict[str, torch.Tensor]:
@@ -205,7 +203,7 @@ def test_a_run_killed_again_and_again_ends_in_the_same_weights(teacher: Path, tm
     }
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
-    subprocess.run(command(teacher, undisturbed, settings), check=True, capture_output=True, env=environment)
+    run_command(command(teacher, undisturbed, settings), environment)
     points = [
         "intermediate/training/checkpoint-7/seal.json",
         "intermediate/training/checkpoint-70/model.safetensors",  # sealed or not
@@ -215,24 +213,10 @@ def test_a_run_killed_again_and_again_ends_in_the_same_weights(teacher: Path, tm
         "prediction/trials/1/training/checkpoint-77/seal.json",
     ]
     for point in points:
-        process = subprocess.Popen(
-            command(teacher, disturbed, settings),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-        )
-        deadline = time.monotonic() + 300
-        while not (disturbed / point).exists():
-            assert process.poll() is None, f"the run ended before it reached {point}"
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process = Command(command(teacher, disturbed, settings), environment)
+        process.kill_when((disturbed / point).exists)
         assert not (disturbed / "result.json").exists()
-    finished = subprocess.run(
-        command(teacher, disturbed, settings), check=True, capture_output=True, text=True, env=environment
-    )
-    assert "Continuing from" in finished.stderr
+    assert "Continuing from" in run_command(command(teacher, disturbed, settings), environment)
     expected, got = weights_of(undisturbed), weights_of(disturbed)
     assert expected.keys() == got.keys()
     assert all(torch.equal(expected[name], got[name]) for name in expected)
@@ -256,9 +240,7 @@ def test_two_processes_learn_what_one_learns(teacher: Path, tmp_path: Path) -> N
     }
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     one, two = tmp_path / "one", tmp_path / "two"
-    subprocess.run(
-        command(teacher, one, settings), check=True, capture_output=True, env=environment, timeout=600
-    )
+    run_command(command(teacher, one, settings), environment)
     settings |= {
         f"{stage}.training.per_device_train_batch_size": 2 for stage in ("intermediate", "prediction")
     }
@@ -266,7 +248,7 @@ def test_two_processes_learn_what_one_learns(teacher: Path, tmp_path: Path) -> N
     script.write_text("from understudy.cli import main\nmain()\n")
     distributed = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     finished = subprocess.run(
-        [*distributed, str(script), *command(teacher, two, settings)[3:]],
+        [*distributed, str(script), *command(teacher, two, settings)],
         check=False,
         capture_output=True,
         text=True,
@@ -465,17 +447,11 @@ def test_two_processes_share_what_a_teacher_said(teacher: Path, tmp_path: Path) 
     settings = method_settings(("soft_labels", "patient"), max_steps=3) | {"student.num_hidden_layers": 2}
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     processes = [
-        subprocess.Popen(
-            command(teacher, tmp_path / name, settings, ("--method", "patient")),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=environment,
-        )
+        Command(command(teacher, tmp_path / name, settings, ("--method", "patient")), environment)
         for name in ("one", "other")
     ]
     for process in processes:
-        _, said = process.communicate(timeout=300)
-        assert process.returncode == 0, said.decode()
+        assert process.wait() == 0, process.output
     assert same_weights(tmp_path / "one", tmp_path / "other")
     (folder,) = cache_folder().glob("teacher-*")
     assert len(list(folder.glob("predictions-*.arrow"))) == len(list(folder.glob("states-*.arrow"))) == 1

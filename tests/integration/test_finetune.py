@@ -6,16 +6,15 @@ import json
 import os
 import random
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from kinds import write_classification, write_pairs, write_regression
+from processes import Command, run_command
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoConfig, AutoModelForSequenceClassification, TrainingArguments, pipeline
@@ -155,32 +154,14 @@ def test_a_run_killed_in_the_middle_continues_to_the_same_weights(encoder: Path,
     }
     arguments += [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
 
-    def command(output: Path) -> list[str]:
-        return [
-            sys.executable,
-            "-c",
-            "from understudy.cli import main; main()",
-            *arguments,
-            "--output-dir",
-            str(output),
-        ]
-
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
-    subprocess.run(command(undisturbed), check=True, capture_output=True, env=environment)
-    process = subprocess.Popen(
-        command(disturbed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
-    )
-    deadline = time.monotonic() + 300
-    while not list(disturbed.glob("training/checkpoint-*/seal.json")):
-        assert process.poll() is None, "the run ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    run_command([*arguments, "--output-dir", str(undisturbed)], environment)
+    arguments += ["--output-dir", str(disturbed)]
+    process = Command(arguments, environment)
+    process.kill_when(lambda: bool(list(disturbed.glob("training/checkpoint-*/seal.json"))))
     assert not (disturbed / "result.json").exists()
-    finished = subprocess.run(command(disturbed), check=True, capture_output=True, text=True, env=environment)
-    assert "Continuing from" in finished.stderr
+    assert "Continuing from" in run_command(arguments, environment)
     expected, got = (load_file(folder / "model.safetensors") for folder in (undisturbed, disturbed))
     assert expected.keys() == got.keys()
     assert all(torch.equal(expected[name], got[name]) for name in expected)

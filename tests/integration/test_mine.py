@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from processes import Command
 from teaching import method_settings, train_teacher
 from typer.testing import CliRunner
 
@@ -100,25 +99,23 @@ def test_a_student_learns_from_them(mined: Path, teacher: Path, tmp_path: Path) 
 
 
 def command(teacher: Path, texts: Path, output: Path, *more: str) -> list[str]:
-    start = [sys.executable, "-m", "understudy", "mine", str(texts), "--teacher", str(teacher)]
+    start = ["mine", str(texts), "--teacher", str(teacher)]
     settings = [f"--set={key}={value}" for key, value in SMALL.items()]
     return [*start, *settings, "--output-dir", str(output), *more]
 
 
 def test_workers_change_nothing(mined: Path, teacher: Path, texts: Path, tmp_path: Path) -> None:
-    subprocess.run(command(teacher, texts, tmp_path / "out", "--workers", "2"), check=True)
+    program = [sys.executable, "-m", "understudy"]
+    arguments = command(teacher, texts, tmp_path / "out", "--workers", "2")
+    subprocess.run([*program, *arguments], check=True)
     assert rows(tmp_path / "out") == rows(mined)
 
 
 def test_killed_it_finds_the_same(mined: Path, teacher: Path, texts: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    process = subprocess.Popen(command(teacher, texts, output), stderr=subprocess.DEVNULL)
-    first = output / "found" / "part-000000.parquet"
-    while not first.exists() and process.poll() is None:
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert first.exists()
+    process = Command(command(teacher, texts, output))
+    process.kill_when((output / "found" / "part-000000.parquet").exists)
+    assert not (output / "result.json").exists()
     result = understudy.mine([texts], teacher=teacher, output_dir=output, settings=SMALL)
     assert rows(output) == rows(mined)
     assert result.num_sentences == json.loads((mined / "result.json").read_text())["mined"]["sentences"]

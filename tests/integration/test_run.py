@@ -6,10 +6,8 @@ import csv
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from processes import Command, run_command
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
@@ -202,36 +201,18 @@ def test_killed_at_every_stage_it_ends_in_the_same_student(recipe: Path, tmp_pat
     undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
 
     def command(output: Path) -> list[str]:
-        return [
-            sys.executable,
-            "-m",
-            "understudy",
-            "run",
-            "--recipe",
-            str(recipe),
-            "--output-dir",
-            str(output),
-        ]
+        return ["run", "--recipe", str(recipe), "--output-dir", str(output)]
 
-    subprocess.run(command(undisturbed), check=True, capture_output=True, env=environment)
+    run_command(command(undisturbed), environment)
     points = ["teacher/training", "augmented/rows", "distilled/intermediate/result.json", "evaluation",
               "artifact.writing", "artifact/artifact.json", "bench/result.json"]  # fmt: skip
     done: dict[str, int] = {}
     for point in points:
-        process = subprocess.Popen(
-            command(disturbed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
-        )
-        deadline = time.monotonic() + 300
-        while not (disturbed / point).exists():
-            assert process.poll() is None, f"the run ended before it reached {point}"
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        Command(command(disturbed), environment).kill_when((disturbed / point).exists)
         assert not (disturbed / "result.json").exists()
         assert times(disturbed).items() >= done.items()
         done = times(disturbed)
-    subprocess.run(command(disturbed), check=True, capture_output=True, env=environment)
+    run_command(command(disturbed), environment)
     assert times(disturbed).items() >= done.items()
     expected, got = (
         load_file(folder / "distilled" / "student" / "model.safetensors")

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +12,7 @@ import pytest
 import torch
 from datasets import Dataset, concatenate_datasets
 from kinds import EXAMPLES
+from processes import Command, run_command
 from safetensors.torch import load_file
 from teaching import method_settings, train_teacher
 from transformers import TrainerCallback
@@ -236,19 +233,16 @@ def test_layers_of_rows_without_labels_need_such_rows(teacher: Path, tmp_path: P
 
 def test_killed_it_ends_in_the_same_weights(teacher: Path, texts: Path, tmp_path: Path) -> None:
     """The order of mixed rows and the weight of the layers follow the step, also after a restart."""
-    command = [sys.executable, "-m", "understudy", "distill", str(teacher), "--unlabelled", str(texts)]
+    command = ["distill", str(teacher), "--unlabelled", str(texts)]
     command += ["--student", "1l-16d", "--method", "joint", "--set", "data.labelled_share=0.4"]
     block = settings("joint", 30, **{f"joint.training.{key}": value for key, value in
                                     {"save_strategy": "steps", "save_steps": 5}.items()})  # fmt: skip
     command += [f"--set={key}={json.dumps(value)}" for key, value in block.items()] + ["--output-dir"]
-    subprocess.run([*command, str(tmp_path / "whole")], check=True, capture_output=True)
+    run_command([*command, str(tmp_path / "whole")])
     training = tmp_path / "killed" / "joint" / "trials" / "0" / "training"
-    process = subprocess.Popen([*command, str(tmp_path / "killed")], stderr=subprocess.DEVNULL)
-    while not (training / "checkpoint-15").exists() and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    subprocess.run([*command, str(tmp_path / "killed")], check=True, capture_output=True)
+    process = Command([*command, str(tmp_path / "killed")])
+    process.kill_when((training / "checkpoint-15").exists)
+    assert "Continuing from" in run_command([*command, str(tmp_path / "killed")])
     whole, killed = (
         load_file(tmp_path / name / "student" / "model.safetensors") for name in ("whole", "killed")
     )

@@ -1,0 +1,118 @@
+"""Commands in processes of their own, to be killed, that start at once.
+
+Importing torch and transformers takes seconds. A server does it once for all tests of a worker and forks
+each process from there. A forked process runs the command line as a started one would.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(
+    [
+        "transformers.models.bert.modeling_bert",
+        "understudy.cli.app",
+        "understudy.pipeline.run",
+        "understudy.stages.augment",
+        "understudy.stages.corpus",
+        "understudy.stages.finetune",
+        "understudy.stages.general",
+        "understudy.stages.mine",
+    ]
+)
+
+
+class Command:
+    """`understudy ARGUMENTS`, running.
+
+    Args:
+        before: called in the process first, e.g. to make something slow enough to be killed in.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        before: Callable[[], None] | None = None,
+    ) -> None:
+        with tempfile.NamedTemporaryFile(prefix="output-", delete=False) as file:
+            self._output = Path(file.name)
+        variables = dict(os.environ if environment is None else environment)
+        self._process: Any = _FORKS.Process(
+            target=_run, args=(list(arguments), variables, str(Path.cwd()), str(self._output), before)
+        )
+        self._process.start()
+
+    @property
+    def output(self) -> str:
+        """What it has printed so far, to both streams."""
+        return self._output.read_text("utf-8", errors="replace")
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self._process.is_alive())
+
+    def wait(self, timeout: float = 600) -> int:
+        """Wait for the end, and return the exit code."""
+        self._process.join(timeout)
+        assert self._process.exitcode is not None, f"still running after {timeout} seconds:\n{self.output}"
+        return int(self._process.exitcode)
+
+    def kill(self) -> None:
+        os.kill(self._process.pid, signal.SIGKILL)
+        self.wait()
+
+    def kill_when(self, happened: Callable[[], bool], timeout: float = 300) -> None:
+        """Kill it as soon as something has happened; fail if it ends before."""
+        deadline = time.monotonic() + timeout
+        while not happened():
+            assert self.is_running, f"it ended before it could be killed:\n{self.output}"
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        self.kill()
+
+
+def run_command(
+    arguments: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    before: Callable[[], None] | None = None,
+) -> str:
+    """Run a command to its end and return what it printed; fail if it fails."""
+    command = Command(arguments, environment, before)
+    code = command.wait()
+    assert code == 0, command.output
+    return command.output
+
+
+def _run(
+    arguments: list[str],
+    environment: dict[str, str],
+    folder: str,
+    output: str,
+    before: Callable[[], None] | None,
+) -> None:
+    import torch
+
+    from understudy.cli import main
+
+    file = os.open(output, os.O_WRONLY | os.O_APPEND)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    # Read when torch was imported, before the fork.
+    torch.set_num_threads(int(environment.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
+    sys.argv = ["understudy", *arguments]
+    if before is not None:
+        before()
+    main()
