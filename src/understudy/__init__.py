@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from understudy.stages.general import general
     from understudy.stages.mine import mine
     from understudy.stages.plan import plan
+    from understudy.training.average import WeightAverage
     from understudy.training.objectives import (
         FunctionObjectives,
         JointObjectives,
@@ -46,6 +47,7 @@ __all__ = [
     "Predictor",
     "Recipe",
     "TinyBertObjectives",
+    "WeightAverage",
     "ablate",
     "augment",
     "bench",
@@ -79,6 +81,7 @@ _HOMES = {
     "Family": "understudy.models.families",
     "register_family": "understudy.models.families",
     "Recipe": "understudy.recipe.recipe",
+    "WeightAverage": "understudy.training.average",
     "ablate": "understudy.pipeline.ablate",
     "augment": "understudy.stages.augment",
     "bench": "understudy.stages.bench",

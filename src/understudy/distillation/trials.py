@@ -36,6 +36,7 @@ from understudy.models.teacher import cast_linears
 from understudy.recipe.distillation import TrialSettings
 from understudy.recipe.recipe import Recipe
 from understudy.training.arguments import build_arguments
+from understudy.training.average import WeightAverage
 from understudy.training.model import match_models
 from understudy.training.objectives import Objectives
 from understudy.training.precision import precision_of
@@ -162,7 +163,7 @@ def _run_trial(
         eval_dataset=prepared.first_dev.encoded,
         processing_class=prepared.tokenizer,
         compute_metrics=prepared.first_dev.metrics,
-        callbacks=list(plan.callbacks),
+        callbacks=[*plan.callbacks, *([WeightAverage(chosen.average)] if chosen.average else [])],
         teacher_layers=teacher_layers,
     )
     outcome = train_to_the_end(trainer)

@@ -70,6 +70,8 @@ class TrialSettings(BaseModel):
 
     training: dict[str, Any] = {}
     """transformers' TrainingArguments by name."""
+    average: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+    """Keep the mean of the weights over this share of the last steps, e.g. 0.5, instead of the last ones."""
     search: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
     """Values to try for this block's keys or for TrainingArguments, e.g. `learning_rate: [1e-5, 2e-5]`. Every
     combination is trained, and the best on the development set is kept."""

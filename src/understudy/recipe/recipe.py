@@ -243,6 +243,11 @@ def _check_block(name: str, block: Any) -> Any:
                 f"{name}.training.{key} cannot be epoch: one epoch follows the other without an end. Use "
                 f"steps, and {key.removesuffix('strategy')}steps."
             )
+    if getattr(block, "average", None) and block.training.get("load_best_model_at_end"):
+        raise RecipeError(
+            f"{name}.average has no effect with {name}.training.load_best_model_at_end, which goes back to "
+            f"one step. Take that away with --set {name}.training.load_best_model_at_end=false."
+        )
     twice = sorted(set(getattr(block, "search", ())) & {*block.training, *_given(block)})
     if twice:
         place = f"{name}.training" if twice[0] in block.training else name

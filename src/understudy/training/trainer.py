@@ -31,6 +31,7 @@ from understudy.models.projections import save_projections
 from understudy.models.teacher import freeze
 from understudy.objectives.compose import weight_of
 from understudy.progress import progress
+from understudy.training.average import WeightAverage
 from understudy.training.checkpoint import seal_checkpoint
 from understudy.training.model import (
     DistillationModel,
@@ -81,8 +82,13 @@ class OrderedTrainer(Trainer):
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
         self.accelerator.wait_for_everyone()  # each process writes its own random state
-        if self.args.should_save:
-            seal_checkpoint(Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}")
+        if not self.args.should_save:
+            return
+        folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
+        for callback in self.callback_handler.callbacks:
+            if isinstance(callback, WeightAverage):
+                callback.save(folder)
+        seal_checkpoint(folder)
 
 
 class LogTheEnd(TrainerCallback):
