@@ -21,13 +21,7 @@ def test_shipped_recipes_are_valid_and_carry_their_command(name: str) -> None:
     header = [line for line in shipped_recipes()[name].splitlines() if line.startswith("# ")]
     start = next(place for place, line in enumerate(header) if "understudy " in line)
     command = " ".join(line.removeprefix("# ").strip(" \\") for line in header[start:])
-    verb = (
-        recipe.run
-        if recipe.run in ("corpus", "general", "mine")
-        else "distill"
-        if recipe.method
-        else "finetune"
-    )
+    verb = "distill" if recipe.method else recipe.run or "finetune"
     verb = "augment" if recipe.augment else verb
     verb = "run" if recipe.finetune else "ablate" if name.endswith("-ablate") else verb
     assert command.removeprefix("torchrun --nproc-per-node 8 -m ").startswith(f"understudy {verb} ")
@@ -35,8 +29,8 @@ def test_shipped_recipes_are_valid_and_carry_their_command(name: str) -> None:
         assert f"--recipe {name} " in command
     if name.startswith("desk-") and verb != "ablate":
         assert f"--recipe {name} " in command
-    # Of the latter three there is one that their command takes.
-    if name.startswith("desk-") or verb in ("run", "corpus", "general"):
+    # Of the latter four there is one that their command takes.
+    if name.startswith("desk-") or verb in ("run", "corpus", "general", "mine"):
         return
     # What the command says leads to this very recipe.
     prefix = PREFIXES[recipe.method] if recipe.method else verb
