@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import subprocess
@@ -355,8 +356,52 @@ def test_predictions_from_the_shell(shipped: tuple[Path, Path], tmp_path: Path) 
     done = run.invoke(app, ["predict", folder, str(tmp_path / "rows.tsv")])
     assert "To label what is in it: --file" in done.stderr
 
+    done = run.invoke(app, ["predict", folder, "good film " * 500])  # too long for a file's name
+    assert done.exit_code == 0, done.exception
+    assert done.stdout.startswith("pos")
+
     with pytest.raises(ModelError, match="is not a folder"):
         Predictor(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
+def test_a_table_gets_its_predictions(suffix: str, shipped: tuple[Path, Path], tmp_path: Path) -> None:
+    """All columns are kept, also one with the name of a prediction's."""
+    rows = tmp_path / "rows.csv"
+    rows.write_text('id,score,text\n1,x,good film\n2,y,"bad, bad film"\n')
+    output = tmp_path / f"out.{suffix}"
+    done = CliRunner().invoke(app, ["predict", str(shipped[1]), "--file", str(rows), "--output", str(output)])
+    assert done.exit_code == 0, done.exception
+    assert done.stdout == ""
+    if suffix == "jsonl":
+        found = [json.loads(line) for line in output.read_text().splitlines()]
+    else:
+        found = list(
+            csv.DictReader(output.read_text().splitlines(), delimiter="\t" if suffix == "tsv" else ",")
+        )
+        assert list(found[0]) == ["id", "score", "text", "label", "predicted_score"]
+    assert [(row["id"], row["score"], row["text"], row["label"]) for row in found] == [
+        ("1", "x", "good film", "pos"),
+        ("2", "y", "bad, bad film", "neg"),
+    ]
+    assert all(0.5 <= float(row["predicted_score"]) <= 1 for row in found)
+
+
+def test_an_artifact_knows_the_columns_it_was_trained_on(shipped: tuple[Path, Path], tmp_path: Path) -> None:
+    """A file with that column is read without being told; one with both has the trained column read."""
+    artifact = tmp_path / "artifact"
+    shutil.copytree(shipped[1], artifact)
+    content = json.loads((artifact / "artifact.json").read_text())
+    assert content["columns"] == {"text": "text"}
+    content["columns"] = {"text": "review"}
+    (artifact / "artifact.json").write_text(json.dumps(content))
+    rows = tmp_path / "rows.csv"
+    rows.write_text("review,text\ngood film,awful film\n")
+    done = CliRunner().invoke(app, ["predict", str(artifact), "--file", str(rows)])
+    assert done.stdout.startswith("pos")
+    rows.write_text("text\nawful film\n")
+    done = CliRunner().invoke(app, ["predict", str(artifact), "--file", str(rows)])
+    assert done.stdout.startswith("neg")
 
 
 def test_the_command_shows_the_figures(shipped: tuple[Path, Path], tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ class Artifact:
         default: the model that is used if none is named.
         files: every file that a prediction needs, with its SHA-256.
         details: figures of the export, for information only.
+        columns: the name of each field in the files that the student was trained on, if it has one.
     """
 
     task: str
@@ -69,6 +70,7 @@ class Artifact:
     parameters: int
     files: Mapping[str, str]
     details: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     def choose(self, model: str | None) -> ExportedModel:
         """Return a model by name, or the default."""

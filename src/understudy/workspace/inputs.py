@@ -26,6 +26,11 @@ def describe_input(
         "task": task.name,
         "kind": task.kind.name,
         "fields": [name for name in task.kind.inputs if name in columns],
+        "columns": {
+            name: column
+            for name, column in data.columns.items()
+            if name in task.kind.inputs and isinstance(column, str)
+        },
         "labels": data.labels,
         "unanswerable": task.unanswerable,
         "max_length": recipe.max_length,
