@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, TrainerCallback
 
 from understudy.data.encode import TEACHER_STATES
 from understudy.data.kind import Kind
+from understudy.distillation.folds import answer_by_folds, read_folds
 from understudy.distillation.layers import distill_intermediate, layer_objectives, match
 from understudy.distillation.predictions_file import add_predictions
 from understudy.distillation.rows import Prepared, start_student
@@ -40,6 +41,7 @@ from understudy.training.arguments import build_arguments
 from understudy.training.model import match_models
 from understudy.training.objectives import JointObjectives, PatientObjectives, PredictionObjectives
 from understudy.workspace.folders import INTERMEDIATE, JOINT, PATIENT, PREDICTION, RESULT, SOFT_LABELS
+from understudy.workspace.hashes import hash_model
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +93,8 @@ def check_distillation(run: Distillation) -> None:
     if recipe.teacher is None:
         with_answers(run, main_block(recipe), quiet=True)
         return
+    if recipe.unseen:
+        read_folds(run.teacher, run.prepared.data)
     teacher = run.load_teacher()
     if recipe.intermediate is not None:
         match(student, teacher, recipe.intermediate, channels)
@@ -245,15 +249,23 @@ def with_answers(
             if arguments.should_save:
                 logger.info("The steps read %s of %s rows.", f"{len(asked):,}", f"{len(rows):,}")
             rows = rows.select(asked)
-    answered = add_teacher_answers(
-        rows,
-        run.prepared.task.kind,
-        run.load_teacher,
-        run.prepared.tokenizer,
-        run.teacher_hash,
-        arguments,
-        layers=layers,
-    )
+
+    def answer(asked_rows: Dataset, model: str) -> Dataset:
+        return add_teacher_answers(
+            asked_rows,
+            run.prepared.task.kind,
+            lambda: load_teacher(model, run.prepared.task, run.prepared.data.labels),
+            run.prepared.tokenizer,
+            str(run.teacher_hash) if model == run.teacher else hash_model(model),
+            arguments,
+            layers=layers,
+        )
+
+    if run.recipe.unseen:
+        folds = read_folds(run.teacher, run.prepared.data)
+        answered = answer_by_folds(rows, run.teacher, folds, answer)
+    else:
+        answered = answer(rows, run.teacher)
     is_each_once = order is None or np.array_equal(order, np.arange(len(rows)))
     return answered if is_each_once else answered.select(order)
 

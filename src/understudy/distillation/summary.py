@@ -9,6 +9,7 @@ from typing import Any
 
 from understudy.artifacts.onnx import input_names
 from understudy.data.load import TaskData
+from understudy.distillation.folds import read_folds
 from understudy.distillation.rows import Prepared
 from understudy.evaluation.compare import compare
 from understudy.evaluation.score import Score, score_content, score_model
@@ -28,6 +29,11 @@ def hash_inputs(recipe: Recipe, data: TaskData) -> dict[str, str]:
     predictions = recipe.soft_labels.predictions if recipe.soft_labels is not None else None
     if recipe.teacher is not None:
         hashes["teacher"] = hash_model(recipe.teacher)
+        if recipe.unseen:
+            hashes |= {
+                f"fold {fold}": hash_model(model)
+                for fold, model in enumerate(read_folds(recipe.teacher, data).models)
+            }
     elif predictions is not None and Path(predictions).is_file():  # anything else is refused shortly after
         hashes["predictions"] = hash_file(Path(predictions))
     return hashes | hash_start(recipe)

@@ -233,6 +233,7 @@ def teacher_part(recipe: Recipe) -> Recipe:
             "model": settings.model,
             "training": settings.training,
             "held_out": settings.held_out,
+            "folds": settings.folds,
             "dropout": settings.dropout,
             "data": without_unlabelled(recipe.data).model_copy(update={"augmented": None}),
         }

@@ -63,6 +63,10 @@ class Recipe(BaseModel):
     held_out: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
     """Fine-tuning: the share of training rows that are not learnt from but choose the step with the lowest
     loss, so that the teacher stops before it memorises its rows."""
+    folds: Annotated[int, Field(ge=2)] | None = None
+    """Fine-tuning: also train this many teachers, each without one part of the rows, for `unseen`."""
+    unseen: bool = False
+    """Distillation: a training row is predicted by the teacher's fold that has not learnt from it."""
     precision: PrecisionName = "auto"
     """`auto` is bf16 if the hardware supports it natively and fp32 otherwise; or `bf16`, `fp16`, `fp32`. A
     stage's own `bf16` or `fp16` overrides it."""
@@ -173,10 +177,10 @@ STAGES = ("intermediate", "prediction", "joint", "soft_labels", "patient")
 _TASK_KEYS = ("task", "data", "metric", "augment", "precision")
 _DISTILL_KEYS = (*_TASK_KEYS, "teacher", "student", "dropout", "attention", "finetune", "export")
 _KEYS: Mapping[str | None, tuple[str, ...]] = {
-    None: (*_TASK_KEYS, "model", "training", "held_out", "dropout", "attention"),
-    "tinybert": (*_DISTILL_KEYS, "normalization", "intermediate", "prediction"),
+    None: (*_TASK_KEYS, "model", "training", "held_out", "folds", "dropout", "attention"),
+    "tinybert": (*_DISTILL_KEYS, "normalization", "unseen", "intermediate", "prediction"),
     "joint": (*_DISTILL_KEYS, "normalization", "joint"),
-    "soft-labels": (*_DISTILL_KEYS, "soft_labels"),
+    "soft-labels": (*_DISTILL_KEYS, "unseen", "soft_labels"),
     "patient": (*_DISTILL_KEYS, "soft_labels", "patient"),
     "general": ("teacher", "student", "normalization", "dropout", "attention", "precision", "general"),
     "corpus": ("corpus",),

@@ -18,6 +18,9 @@ class FinetuneSettings(BaseModel):
     """Every dropout probability while it trains. Defaults to the model's own."""
     held_out: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
     """The share of training rows that choose the best step; see `held_out` of a fine-tuning recipe."""
+    folds: Annotated[int, Field(ge=2)] | None = None
+    """The number of further teachers, each without one part of the rows; see `folds` of a fine-tuning
+    recipe."""
     training: dict[str, Any] = {}
     """transformers' TrainingArguments by name."""
 

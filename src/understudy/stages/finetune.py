@@ -10,6 +10,7 @@ from typing import Any
 
 from transformers import TrainerCallback, set_seed
 
+from understudy.distillation.folds import train_folds
 from understudy.distillation.rows import prepare
 from understudy.distillation.runs import choose_on_dev, remove_checkpoints, save_model, train_to_the_end
 from understudy.distillation.teachers import (
@@ -115,6 +116,7 @@ def finetune_from_recipe(
     held_out = hold_out(prepared, recipe.held_out, recipe.seed) if recipe.held_out is not None else None
     trainer = make_trainer(model, prepared, arguments, callbacks, held_out)
     outcome = train_to_the_end(trainer)
+    folds = train_folds(recipe, prepared, output_dir, callbacks)
     if not arguments.should_save:
         return FinetuneResult(output_dir, {})
 
@@ -133,6 +135,7 @@ def finetune_from_recipe(
         **score_content(scores),
         **data_content(data),
         **memory,
+        **folds,
         "steps": outcome.global_step,
         **({"best_step": best_step(trainer)} if held_out is not None else {}),
         # Since the last start, if the run was interrupted.

@@ -23,6 +23,9 @@ RESULT = "result.json"
 OUTCOMES = "outcomes.npz"  # per row, next to a distillation's result.json
 
 
+FOLDS = "folds"  # teachers of parts of the rows, next to the teacher
+
+
 FOUND = "found"  # what a search has found so far, removed at the end
 
 
@@ -112,7 +115,7 @@ def start_output(output_dir: Path, recipe: Recipe, hashes: Mapping[str, str], *,
         )
     if overwrite:
         (output_dir / RESULT).unlink(missing_ok=True)
-        for name in (TRAINING_FOLDER, STUDENT, AUGMENTED_ROWS, *STAGES):
+        for name in (TRAINING_FOLDER, STUDENT, AUGMENTED_ROWS, FOLDS, *STAGES):
             shutil.rmtree(output_dir / name, ignore_errors=True)
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
