@@ -99,9 +99,8 @@ def finetune_from_recipe(
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
     check_output(output_dir, recipe, overwrite=overwrite)
     task, model_name, training_dir = recipe.task_definition, str(recipe.model), output_dir / TRAINING_FOLDER
-    training = recipe.training if recipe.held_out is None else with_held_out(recipe.training)
-    if recipe.held_out is None:
-        training = choose_on_dev(training, task)
+    given = recipe.training
+    training = choose_on_dev(given, task) if recipe.held_out is None else with_held_out(given)
     arguments = build_arguments({"seed": recipe.seed, **training}, training_dir)
     tune_cpu()
     set_seed(arguments.seed)
