@@ -104,7 +104,6 @@ def finetune_from_recipe(
     arguments = build_arguments({"seed": recipe.seed, **training}, training_dir)
     tune_cpu()
     set_seed(arguments.seed)
-
     prepared = prepare(recipe, model_name, arguments)
     tokenizer, data = prepared.tokenizer, prepared.data
     model = start_model(recipe, prepared, arguments)
