@@ -57,6 +57,10 @@ class Command:
         """What it has printed so far, to both streams."""
         return self._output.read_text("utf-8", errors="replace")
 
+    def forget(self) -> None:
+        """Remove the file of its output."""
+        self._output.unlink(missing_ok=True)
+
     @property
     def is_running(self) -> bool:
         return bool(self._process.is_alive())
@@ -64,20 +68,25 @@ class Command:
     def wait(self, timeout: float = 600) -> int:
         """Wait for the end, and return the exit code."""
         self._process.join(timeout)
-        assert self._process.exitcode is not None, f"still running after {timeout} seconds:\n{self.output}"
+        if self._process.exitcode is None:
+            self._process.kill()  # or the end of the tests would wait for it
+            raise AssertionError(f"still running after {timeout} seconds:\n{self.output}")
         return int(self._process.exitcode)
 
     def kill(self) -> None:
         os.kill(self._process.pid, signal.SIGKILL)
-        self.wait()
+        assert self.wait() == -signal.SIGKILL
 
-    def kill_when(self, happened: Callable[[], bool], timeout: float = 300) -> None:
-        """Kill it as soon as something has happened; fail if it ends before."""
+    def kill_when(self, happened: Callable[[], bool], delay: float = 0.0, timeout: float = 300) -> None:
+        """Kill it as soon as something has happened, or a little later; fail if it ends before."""
         deadline = time.monotonic() + timeout
         while not happened():
             assert self.is_running, f"it ended before it could be killed:\n{self.output}"
-            assert time.monotonic() < deadline
+            if time.monotonic() > deadline:
+                self.kill()
+                raise AssertionError(f"nothing happened for {timeout} seconds:\n{self.output}")
             time.sleep(0.001)
+        time.sleep(delay)
         self.kill()
 
 
@@ -88,9 +97,10 @@ def run_command(
 ) -> str:
     """Run a command to its end and return what it printed; fail if it fails."""
     command = Command(arguments, environment, before)
-    code = command.wait()
-    assert code == 0, command.output
-    return command.output
+    code, output = command.wait(), command.output
+    command.forget()
+    assert code == 0, output
+    return output
 
 
 def _run(

@@ -126,8 +126,8 @@ def test_a_run_killed_again_and_again_has_the_rows_of_an_undisturbed_one(
     for _ in range(5):
         before = len(contents(tmp_path / "b"))
         process = Command(command(encoder, many_rows, tmp_path / "b", *more), environment, small_shards)
-        process.kill_when(lambda before=before: len(contents(tmp_path / "b")) > before)  # type: ignore[misc]
-        time.sleep(generator.random() * 0.05)
+        delay = generator.random() * 0.05
+        process.kill_when(lambda before=before: len(contents(tmp_path / "b")) > before, delay)  # type: ignore[misc]
     run_command(command(encoder, many_rows, tmp_path / "b", *more), environment, small_shards)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     assert len(contents(tmp_path / "a")) == 25

@@ -172,5 +172,5 @@ def test_misuse_is_explained(encoder: Path, teacher: Path, texts: Path, mined: P
     refused(RecipeError, "augment has no effect", settings={"augment.model": str(encoder)})
     refused(DataError, r"mine\.sources: .* is neither", sources=["./absent"])
     refused(DataError, r"column 'body'.*mine\.column", settings={"mine.column": "body"})
-    refused(OutputError, r"must lie apart from mine\.sources", output_dir=texts / "out")
+    refused(OutputError, r"must not be inside mine\.sources", output_dir=texts / "out")
     refused(OutputError, "holds a finished run", output_dir=mined)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -313,3 +314,84 @@ def test_only_labelled_rows_are_scored(teacher: Path, texts: Path, tmp_path: Pat
         settings=settings("joint", 2),
     )
     assert set(understudy.evaluate(done.output_dir, split="train").scores) == {"train"}
+
+
+def test_agreement_keeps_the_order_of_given_labels(teacher: Path, texts: Path, tmp_path: Path) -> None:
+    """A teacher whose labels have no names, as many on the hub; the user names them."""
+    nameless = tmp_path / "nameless"
+    shutil.copytree(teacher, nameless)
+    (nameless / "recipe.yaml").unlink()
+    config = json.loads((nameless / "config.json").read_text())
+    config["id2label"] = {"0": "LABEL_0", "1": "LABEL_1"}
+    config["label2id"] = {"LABEL_0": 0, "LABEL_1": 1}
+    (nameless / "config.json").write_text(json.dumps(config))
+    block = settings("joint", 2) | {"data.labels": ["neg", "pos"]}
+
+    def distill() -> Any:
+        return understudy.distill(
+            nameless,
+            task="classification",
+            method="joint",
+            student="1l-16d",
+            unlabelled=[texts],
+            settings=block,
+        )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        done = distill()
+        assert done.content["labels"] == ["neg", "pos"]
+        assert done.content["against"]["scores"]["dev"]["accuracy"]["value"] == 1.0
+        assert done.content["labels_from"] == "teacher"
+        # Repeated, as a notebook's cell: it finds itself finished.
+        assert distill().content == done.content
+
+
+def test_held_out_rows_are_not_training_rows(teacher: Path, tmp_path: Path) -> None:
+    """Of 20 unlabelled rows all but two are labelled rows too."""
+    rows = [f"the film was {word} {number}" for number in range(10) for word in ("good", "bad")]
+    train, texts = tmp_path / "train.csv", tmp_path / "texts.txt"
+    train.write_text(
+        "text,label\n" + "".join(f"{row},{'pos' if 'good' in row else 'neg'}\n" for row in rows[:18])
+    )
+    texts.write_text("".join(f"{row}\n" for row in rows))
+    plain = tmp_path / "plain"
+    shutil.copytree(teacher, plain)
+    (plain / "recipe.yaml").unlink()
+    done = understudy.distill(
+        plain,
+        task="classification",
+        method="joint",
+        student="1l-16d",
+        data={"train": str(train)},
+        unlabelled=[texts],
+        output_dir=tmp_path / "out",
+        settings=settings("joint", 2),
+    )
+    assert done.content["counts"]["dev"]["rows"] == 2
+    assert done.content["counts"]["unlabelled"]["rows"] == 18
+    with pytest.raises(RecipeError, match=r"data\.dev must be given: to hold some .* 20 .* there are 3"):
+        texts.write_text("one\ntwo\nthree\n")
+        understudy.distill(plain, task="classification", unlabelled=[texts], output_dir=tmp_path / "few")
+
+
+def test_a_plan_knows_rows_without_labels(teacher: Path, texts: Path, tmp_path: Path) -> None:
+    from understudy.planning.plan import plan_from_recipe
+    from understudy.recipe.load import load_recipe
+
+    recipe = load_recipe(
+        "tinybert-classification",
+        settings("tinybert", 5)
+        | {
+            "teacher": str(teacher),
+            "student.shape": "1l-16d",
+            "data.train": load_recipe(teacher / "recipe.yaml").data.train,
+            "data.dev": load_recipe(teacher / "recipe.yaml").data.dev,
+            "data.unlabelled": [str(texts)],
+            "intermediate.rows": "unlabelled",
+            "intermediate.training.max_steps": None,
+            "intermediate.training.num_train_epochs": 1,
+        },
+    )
+    parts = {part["name"]: part for part in plan_from_recipe(recipe, seconds=0.1)["parts"]}
+    assert parts["intermediate"]["steps"] == 4  # 30 rows in batches of 8

@@ -171,6 +171,8 @@ def _limits(artifact: Artifact, kind: RowKind) -> str:
             "- int8 rounds activations by the whole batch: beside others a text may get other last digits."
         )
     lines.append("- The scores are those of the development set named above; on other text it may do worse.")
+    if artifact.details.get("labels_from") == "teacher":
+        lines.append("- There were no development labels: the scores are agreement with the teacher.")
     return "\n".join(lines)
 
 

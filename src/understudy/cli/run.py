@@ -57,10 +57,10 @@ def run_command(
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_findings, print_run
     from understudy.data.load import announce
+    from understudy.distillation.agreement import resolve_distillation
     from understudy.pipeline.preflight.checks import preflight
     from understudy.pipeline.run import announce_precision, check_folder, run_from_recipe, run_recipe
     from understudy.recipe.load import parse_settings
-    from understudy.recipe.resolve import resolve_paths
     from understudy.workspace.objects import unlabelled_settings
 
     with people_on_stderr(), say_how_to_continue("with the stage that it was in"):
@@ -74,7 +74,7 @@ def run_command(
         )
         if check:
             check_folder(output_dir)
-            planned, findings = preflight(resolve_paths(built), output_dir)
+            planned, findings = preflight(resolve_distillation(built), output_dir)
             announce(planned.data)
             announce_precision(planned.recipe)
             print_findings(findings)

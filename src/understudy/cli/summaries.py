@@ -43,6 +43,8 @@ def print_scores(result: StageResult) -> None:
         console.print(f"against: {against['model']}")
         for split, share in content.get("agreement", {}).items():
             console.print(f"{split}: the same answer on {share:.1%} of the rows")
+    if content.get("labels_from") == "teacher":
+        console.print("Scores are agreement with the teacher: there are no development labels.")
     if content["stage"] == "distill":
         _print_distillation(console, content)
     elif "seconds" in content:
@@ -79,7 +81,7 @@ def print_mined(result: StageResult) -> None:
         f"{counts['written']:,} of {counts['found']:,} rows were kept"
     )
     if counts["groups"]:
-        shown = ", ".join(f"{name}: {count:,}" for name, count in sorted(counts["groups"].items()))
+        shown = ", ".join(f"{name}: {count:,}" for name, count in counts["groups"].items())
         console.print(f"The teacher's predictions for them: {shown}")
     rows = result.output_dir / "rows" if result.output_dir is not None else "rows"
     console.print(f"Everything is in {result.output_dir}; distil with --unlabelled {rows}")

@@ -34,6 +34,10 @@ _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 _LONGEST_DOCUMENT = 100_000_000
 
 
+class MissingColumnError(DataError):
+    """A table has no column with the given name."""
+
+
 @dataclass(frozen=True)
 class Piece:
     """Documents of one file that are read together.
@@ -164,9 +168,8 @@ def _is_readable(text: str) -> bool:
 def _parquet_texts(file: Any, piece: Piece, column: str) -> Iterator[Any]:
     table = pq.ParquetFile(file)
     if column not in table.schema_arrow.names:
-        raise DataError(
-            f"{piece.file} has no column {column!r}; it has {', '.join(table.schema_arrow.names)}. Say which "
-            "holds the text: --set corpus.column=…"
+        raise MissingColumnError(
+            f"{piece.file} has no column {column!r}; it has {', '.join(table.schema_arrow.names)}."
         )
     groups = range(piece.start, piece.stop or 0)
     for batch in table.iter_batches(batch_size=256, row_groups=groups, columns=[column]):

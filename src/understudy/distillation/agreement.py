@@ -5,60 +5,101 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from datasets import Dataset
 
+from understudy.data.kind import Row
 from understudy.data.labels import label_names
-from understudy.data.load import cache_folder, load_unlabelled
+from understudy.data.load import cache_folder, load_data, load_unlabelled
+from understudy.data.settings import DataSettings, without_unlabelled
 from understudy.errors import RecipeError
 from understudy.evaluation.score import predict_logits, prepare_split
 from understudy.files import write_atomically
 from understudy.models.pretrained import load_config, load_model, load_tokenizer, model_labels
 from understudy.recipe.recipe import Recipe
+from understudy.recipe.resolve import resolve_paths
 from understudy.workspace.hashes import hash_model
 
 logger = logging.getLogger(__name__)
 
-_ROWS, _SHARE = 1_000, 0.1  # held out at most
+# Part of every cache key: increase it when the same text would give other rows.
+FORMAT_VERSION = 1
+_ROWS, _SHARE, _FEWEST = 1_000, 0.1, 20
 AGREEMENT = "agreement"
 
 
-def with_agreement(recipe: Recipe) -> Recipe:
-    """Return the recipe with a development set, made of unlabelled rows if there is none.
+def resolve_distillation(recipe: Recipe) -> Recipe:
+    """Resolve a recipe's paths, and give it a development set made of unlabelled rows if it has none.
 
     The teacher's predictions are the labels of these rows, so every score is agreement with the teacher. The
     file is written to the cache, named after all that determines it. Unlabelled rows that are development
     rows are never learnt from (`load_data`).
     """
-    data, kind = recipe.data, recipe.task_definition.kind
+    recipe = resolve_paths(recipe)
+    data, task = recipe.data, recipe.task_definition
     has_dev = data.source is not None or data.dev is not None
     if has_dev or data.unlabelled is None or recipe.teacher is None:
         return recipe
-    if not kind.has_plain_labels:
-        raise RecipeError(f"data.dev must be given: agreement with a teacher is not scored for {kind}.")
+    if not task.kind.has_plain_labels:
+        raise RecipeError(f"data.dev must be given: agreement with a teacher is not scored for {task.kind}.")
     if any(isinstance(column, int) for column in data.columns.values()):
         raise RecipeError("data.dev must be given where data.columns are numbers.")
     names = _labels(recipe)
-    rows, content = load_unlabelled(recipe.task_definition, data, names)
-    decided_by = [content, hash_model(recipe.teacher), names, recipe.max_length, data.columns]
-    key = hashlib.sha256(json.dumps(decided_by).encode()).hexdigest()[:32]
-    file = cache_folder() / AGREEMENT / f"{key}.jsonl"
-    count = max(1, min(_ROWS, int(_SHARE * len(rows))))
+    rows, content = load_unlabelled(task, data, names)
+    if len(rows) < _FEWEST:
+        raise RecipeError(
+            f"data.dev must be given: to hold some of them out, there must be {_FEWEST} unlabelled rows or "
+            f"more, and there are {len(rows)}."
+        )
+    count = max(2, min(_ROWS, int(_SHARE * len(rows))))
     logger.warning(
         "There is no development set: %d unlabelled rows are held out, and the teacher's predictions are "
         "their labels. Scores say how far the student agrees with its teacher.",
         count,
     )
+    train = load_data(task, without_unlabelled(data), ["train"], labels=names) if _has_train(data) else None
+    decided_by = [FORMAT_VERSION, content, hash_model(recipe.teacher), names, recipe.max_length, data.columns]
+    decided_by += [count, train.hashes if train is not None else {}]
+    key = hashlib.sha256(json.dumps(decided_by).encode()).hexdigest()[:32]
+    file = cache_folder() / AGREEMENT / f"{key}.jsonl"
     if not file.exists():
-        chosen = np.sort(np.random.default_rng(0).permutation(len(rows))[:count])
-        _write(file, recipe, rows.select(chosen), names)
+        known = train.splits["train"] if train is not None else ()
+        _write(file, recipe, _choose(rows, known, task.kind.inputs, count), names)
     update: dict[str, Any] = {"dev": str(file)}
-    if names is not None and recipe.task_definition.labels is None:
+    if names is not None and data.labels is None and task.labels is None:
         update["labels"] = list(names)  # a few rows need not have every label
     return recipe.model_copy(update={"data": data.model_copy(update=update)})
+
+
+def labels_from(recipe: Recipe) -> str | None:
+    """Return `teacher` if the development labels are the teacher's predictions."""
+    is_made = recipe.data.dev is not None and Path(recipe.data.dev).parent == cache_folder() / AGREEMENT
+    return "teacher" if is_made else None
+
+
+def _has_train(data: DataSettings) -> bool:
+    return data.train is not None or data.augmented is not None
+
+
+def _choose(rows: Dataset, known: Iterable[Row], inputs: Sequence[str], count: int) -> Dataset:
+    """Draw distinct rows that are not training rows."""
+    fields = [name for name in inputs if name in rows.column_names]
+    seen = {repr([row[name] for name in fields]) for row in known}
+    chosen = []
+    for place in np.random.default_rng(0).permutation(len(rows)).tolist():
+        content = repr([rows[place][name] for name in fields])
+        if content not in seen:
+            seen.add(content)
+            chosen.append(place)
+        if len(chosen) == count:
+            break
+    if len(chosen) < 2:
+        raise RecipeError("data.dev must be given: all unlabelled rows are training rows, or the same.")
+    return rows.select(sorted(chosen))
 
 
 def _labels(recipe: Recipe) -> tuple[str, ...] | None:
@@ -66,7 +107,8 @@ def _labels(recipe: Recipe) -> tuple[str, ...] | None:
     task, config = recipe.task_definition, load_config(str(recipe.teacher))
     if not task.kind.has_named_labels:
         return None
-    return model_labels(config, task) or tuple(map(str, range(config.num_labels)))
+    known = recipe.data.labels or model_labels(config, task) or task.labels
+    return tuple(known or map(str, range(config.num_labels)))
 
 
 def _write(file: Path, recipe: Recipe, rows: Dataset, names: tuple[str, ...] | None) -> None:

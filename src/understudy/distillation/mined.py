@@ -13,21 +13,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from understudy.augmentation.settings import AugmentSettings
+from understudy.augmentation.shards import load_masked_words
 from understudy.data.documents import Piece
 from understudy.data.encode import encode
-from understudy.data.load import UNLABELLED, load_data
-from understudy.data.sources import dev_splits
+from understudy.data.load import load_unlabelled
+from understudy.data.settings import DataSettings
+from understudy.distillation.recipes import with_data_of
 from understudy.errors import DataError, RecipeError
 from understudy.evaluation.score import predict_logits
 from understudy.jobs import Engine
 from understudy.mining.found import Found, count_sentences, drop_duplicates, embed_all, merge_found
 from understudy.mining.rows import pair_rows, single_rows
-from understudy.mining.sentences import usual_lengths
+from understudy.mining.sentences import length_range
 from understudy.mining.settings import MineSettings
 from understudy.mining.task_texts import TaskTexts
 from understudy.mining.variants import augment_texts
 from understudy.mining.work import found_path, make_search_job, prepare_search
-from understudy.models.pretrained import load_config, load_model, load_tokenizer, model_labels
+from understudy.models.pretrained import check_max_length, load_config, load_model, load_tokenizer
 from understudy.models.student import student_inside
 from understudy.recipe.load import load_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
@@ -49,26 +52,27 @@ def mine_recipe(
     settings: Sequence[str] | Mapping[str, Any],
 ) -> Recipe:
     """Build the recipe from a command's arguments and the teacher's own recipe."""
-    teacher = student_inside(teacher) if teacher is not None else None
     given: dict[str, Any] = without_none(
         {"teacher": teacher, "mine.encoder": encoder, "task": task, "data.source": data}
     )
     if sources:
         given["mine.sources"] = [str(source) for source in sources]
-    saved = saved_recipe(teacher) if teacher is not None else None
+    built = load_recipe(recipe or "mine", given | parse_settings(settings))
+    if built.teacher is None or built.mine is None:
+        return built
+    teacher = str(student_inside(built.teacher))
+    saved = saved_recipe(teacher)
     known = load_recipe(saved) if saved is not None else None
-    if known is not None:
-        own = (
-            known.data.model_dump(exclude_defaults=True)
-            if data is None and task in (None, known.task)
-            else {}
-        )
-        given = {"task": known.task, **{f"data.{key}": value for key, value in own.items()}, **given}
-        start = known.model or (known.finetune.model if known.finetune is not None else None)
-        given.setdefault("mine.encoder", start or str(teacher))
-    elif teacher is not None:
-        given.setdefault("mine.encoder", str(teacher))
-    return load_recipe(recipe or "mine", given | parse_settings(settings))
+    start = None if known is None else known.model or (known.finetune.model if known.finetune else None)
+    update: dict[str, Any] = {"teacher": teacher}
+    if built.mine.encoder is None:
+        update["mine"] = built.mine.model_copy(update={"encoder": start or teacher})
+    if built.task is None and known is not None:
+        update["task"] = known.task
+    built = built.model_copy(update=update)
+    # The rows that the teacher was fine-tuned on; what it may have learnt from besides is not searched for.
+    without = ("unlabelled", "labelled_share", "augmented")
+    return built if known is None else with_data_of(built, known, without=without)
 
 
 def check_mine(recipe: Recipe) -> MineSettings:
@@ -87,6 +91,10 @@ def check_mine(recipe: Recipe) -> MineSettings:
         raise RecipeError("mine.pairs.augmented needs augment.model: a masked language model.")
     if recipe.augment is not None and not varies:
         raise RecipeError("augment has no effect without a share of mine.pairs.augmented.")
+    for name in ("variants", "vectors", "vector_words", "entities"):
+        default = AugmentSettings.model_fields[name].default
+        if recipe.augment is not None and getattr(recipe.augment, name) != default:
+            raise RecipeError(f"augment.{name} has no effect on mine: a sentence gets one variant.")
     return settings
 
 
@@ -105,15 +113,16 @@ def search_corpus(
     """
     embed = prepare_search(texts, settings, pieces, folder)
     parts = [found_path(folder, number) for number in range(len(pieces))]
-    lengths = usual_lengths(texts.queries)
+    lengths = length_range(texts.queries)
     run_pass("Searching", engine, workers, parts, make_search_job, settings, lengths, pieces, folder)
     found = merge_found(parts, len(texts.queries), settings.neighbours)
-    found, counts = drop_duplicates(found, embed, embed_all(texts.excluded, embed), settings.duplicate)
+    queries_QD, excluded_ED = (embed_all(part, embed) for part in (texts.queries, texts.excluded))
+    found, counts = drop_duplicates(found, embed, queries_QD, excluded_ED, settings.duplicate)
     counts["sentences"] = sum(map(count_sentences, parts))
     return found, counts
 
 
-def rows_of(
+def make_rows(
     found: Sequence[Sequence[Found]], fields: tuple[str, ...], recipe: Recipe
 ) -> list[dict[str, Any]]:
     """Make rows of the sentences that were found: texts, or pairs in the recipe's mix."""
@@ -135,26 +144,29 @@ def rows_of(
     return rows
 
 
+def check_models(recipe: Recipe, labels: Sequence[str] | None) -> None:
+    """Load every model that is needed after the search, so that a wrong one is refused before it."""
+    if recipe.teacher is not None:
+        load_model(recipe.teacher, recipe.task_definition, labels, fine_tuned=True)
+        tokenizer = load_tokenizer(recipe.teacher)
+        check_max_length(load_config(recipe.teacher), tokenizer, recipe.max_length)
+    if recipe.augment is not None:
+        load_masked_words(recipe.augment)
+
+
 def predicted_groups(
-    rows: Sequence[Mapping[str, Any]], recipe: Recipe, folder: Path
+    rows: Sequence[Mapping[str, Any]], recipe: Recipe, labels: Sequence[str] | None, folder: Path
 ) -> NDArray[np.int64] | None:
     """Return a group for each row by the teacher's prediction for it; None for a kind without groups."""
     assert recipe.teacher is not None
     file, task = folder / _CANDIDATES, recipe.task_definition
     pq.write_table(pa.Table.from_pylist(list(rows)), file)
-    update = {"unlabelled": [str(file)], "labelled_share": None, "augmented": None, "bad_rows": "refuse"}
-    data = load_data(
-        task,
-        recipe.data.model_copy(update=update),
-        ("train", *dev_splits(task, recipe.data)),
-        labels=model_labels(load_config(recipe.teacher), task),
-    )
+    loaded, _ = load_unlabelled(task, DataSettings(unlabelled=[str(file)]), labels)
+    assert len(loaded) == len(rows)
     tokenizer = load_tokenizer(recipe.teacher)
-    encoded = encode(
-        data.splits[UNLABELLED], task.kind, tokenizer, max_length=recipe.max_length, stride=recipe.data.stride
-    )
+    encoded = encode(loaded, task.kind, tokenizer, max_length=recipe.max_length, stride=recipe.data.stride)
     order = np.argsort(-np.asarray(encoded["length"][:]), kind="stable")
-    model = load_model(recipe.teacher, task, data.labels, fine_tuned=True)
+    model = load_model(recipe.teacher, task, labels, fine_tuned=True)
     logits = predict_logits(model, tokenizer, encoded.select(order), batch_size=64)
     found = task.kind.prediction_groups(logits)
     if found is None:
@@ -162,3 +174,9 @@ def predicted_groups(
     groups = np.empty(len(rows), np.int64)
     groups[order] = found
     return groups
+
+
+def count_groups(groups: NDArray[np.int64], labels: Sequence[str] | None) -> dict[str, int]:
+    """Count the rows of each group, by the name of its class if it has one."""
+    counts = Counter(groups.tolist())
+    return {labels[group] if labels else str(group): counts[group] for group in sorted(counts)}

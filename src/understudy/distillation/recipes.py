@@ -60,9 +60,19 @@ def distill_recipe(
     if task is None and recipe is None and teacher is not None:
         raise RecipeError(f"--task or --recipe must be given, e.g. --task mrpc: {why_no_recipe(teacher)}.")
     built = build_recipe(PREFIXES[method], given, task=task, recipe=recipe, settings=settings)
-    no_data = not any(getattr(built.data, name) for name in ("source", "train", "dev"))
-    if known is not None and known.task == built.task and no_data:
-        # The recipe's own data settings (its length) win; the rest comes from the teacher.
-        values = known.data.model_dump(exclude_defaults=True) | built.data.model_dump(exclude_defaults=True)
-        built = built.model_copy(update={"data": type(built.data).model_validate(values)})
-    return built
+    return built if known is None else with_data_of(built, known)
+
+
+def with_data_of(recipe: Recipe, known: Recipe, *, without: Sequence[str] = ()) -> Recipe:
+    """Return a recipe that has no data with the data of its teacher's recipe, if both have the same task.
+
+    Args:
+        without: keys of the teacher's data settings to leave out.
+    """
+    has_data = any(getattr(recipe.data, name) for name in ("source", "train", "dev"))
+    if has_data or known.task != recipe.task:
+        return recipe
+    # The recipe's own data settings (its length) win; the rest comes from the teacher.
+    values = known.data.model_dump(exclude_defaults=True, exclude=set(without))
+    values |= recipe.data.model_dump(exclude_defaults=True)
+    return recipe.model_copy(update={"data": type(recipe.data).model_validate(values)})

@@ -9,6 +9,7 @@ from typing import Any
 
 from understudy.artifacts.onnx import input_names
 from understudy.data.load import TaskData
+from understudy.distillation.agreement import labels_from
 from understudy.distillation.folds import read_folds
 from understudy.distillation.rows import Prepared
 from understudy.evaluation.compare import compare
@@ -77,6 +78,7 @@ def summarize_distillation(
         "input": describe_input(recipe, prepared.tokenizer, prepared.data, inputs),
         "parameters": {who: model.num_parameters() for who, model in models.items()},
         "stages": stages,
+        **({"labels_from": labels_from(recipe)} if labels_from(recipe) else {}),
         "seed": recipe.seed,
         "hashes": dict(hashes),
         "versions": versions(),

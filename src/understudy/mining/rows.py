@@ -31,10 +31,10 @@ def pair_rows(
     seed: int,
     vary: Vary | None,
 ) -> list[dict[str, Any]]:
-    """Return a row for each sentence, paired in a way drawn with the seed, closest first.
+    """Return a row for each sentence with a partner of a sort drawn with the seed, closest first.
 
     A sentence takes the place of the text that it was found for, and its partner the other place. A
-    sentence without a partner of the drawn way gets a random one.
+    sentence without a partner of the drawn sort gets a random one.
 
     Args:
         found: for each row of the task the sentences of its first text, and then those of its second.
@@ -42,34 +42,33 @@ def pair_rows(
         vary: augments texts; needed for `augmented` pairs.
     """
     generator = np.random.default_rng(seed)
-    ordered, ways = _closest_first(found), list(shares)
-    drawn = [ways[number] for number in generator.choice(len(ways), len(ordered), p=list(shares.values()))]
-    to_vary = [one.text for one, way in zip(ordered, drawn, strict=True) if way == "augmented"]
+    ordered, sorts = _closest_first(found), list(shares)
+    drawn = [sorts[number] for number in generator.choice(len(sorts), len(ordered), p=list(shares.values()))]
+    to_vary = [one.text for one, sort in zip(ordered, drawn, strict=True) if sort == "augmented"]
     varied = iter(vary(to_vary) if vary is not None else [None] * len(to_vary))
-    sides = [[one for one in ordered if one.query % 2 == side] for side in (0, 1)]
+    sides = [[one for one in ordered if one.query % 2 == side] or ordered for side in (0, 1)]
     used: Counter[int] = Counter()
     rows, seen = [], set()
-    for one, way in zip(ordered, drawn, strict=True):
-        partner: str | None = None
-        if way == "neighbours":
+    for one, sort in zip(ordered, drawn, strict=True):
+        side, partner = one.query % 2, ""
+        if sort == "neighbours" and found[one.query ^ 1]:
             others = found[one.query ^ 1]
-            if others:
-                # The second text begins one further, or both sides would make the same pairs.
-                partner = others[(used[one.query] + one.query % 2) % len(others)].text
-                used[one.query] += 1
-        elif way == "adjacent":
-            partner = one.sentence.following
-        elif way == "augmented":
-            partner = next(varied)
-        others = sides[1 - one.query % 2] or ordered
-        if not partner:
-            way, partner = "random", others[int(generator.integers(len(others)))].text
-        if partner == one.text:
-            continue
-        texts = (one.text, partner) if one.query % 2 == 0 else (partner, one.text)
-        if texts not in seen:
+            # The second text begins one further, or both sides would make the same pairs.
+            partner = others[(used[one.query] + side) % len(others)].text
+            used[one.query] += 1
+        elif sort == "adjacent":
+            partner = one.following
+        elif sort == "augmented":
+            partner = next(varied) or ""
+        if partner in ("", one.text):
+            sort, others = "random", sides[1 - side]
+            start = int(generator.integers(len(others)))
+            others = [*others[start : start + 2], *others[:2]]  # the next one, if that is the sentence itself
+            partner = next((other.text for other in others if other.text != one.text), "")
+        texts = (one.text, partner) if side == 0 else (partner, one.text)
+        if partner and texts not in seen:
             seen.add(texts)
-            rows.append({**dict(zip(fields, texts, strict=True)), "similarity": one.similarity, "pair": way})
+            rows.append({**dict(zip(fields, texts, strict=True)), "similarity": one.similarity, "pair": sort})
     return rows
 
 
@@ -80,12 +79,14 @@ def _closest_first(found: Sequence[Sequence[Found]]) -> list[Found]:
 def balanced_places(groups: NDArray[np.int64] | None, num_rows: int, count: int) -> NDArray[np.int64]:
     """Return the places of the rows to keep: the first ones, and of each group at most an equal share.
 
-    >>> balanced_places(np.array([0, 0, 0, 1, 0]), num_rows=5, count=4).tolist()
-    [0, 1, 3]
+    The share is that of `count`, or of all rows if there are fewer.
+
+    >>> balanced_places(np.array([0, 0, 0, 1, 0, 0]), num_rows=6, count=100).tolist()
+    [0, 1, 2, 3]
     """
     if groups is None:
         return np.arange(min(num_rows, count))
     names = np.unique(groups)
-    share = -(-count // len(names))
+    share = -(-min(count, num_rows) // len(names))
     kept = np.concatenate([np.flatnonzero(groups == name)[:share] for name in names])
     return np.sort(kept)[:count]

@@ -1,7 +1,7 @@
 """Exact nearest neighbours in one pass over a corpus of any size.
 
 The task's texts are few and the corpus is large, so the texts are held in memory and the corpus is read past
-them, block by block. Nothing of the corpus is indexed or kept but the best sentences so far.
+them, block by block. Nothing of the corpus is indexed, and only the best sentences so far are kept.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ _WORD = regex.compile(r"[\p{L}\p{N}]+")
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of a document, and the one that follows it; an empty text if none does."""
+    """A sentence of a document, and the one that follows it; an empty text if there is none to use."""
 
     text: str
     following: str
@@ -32,7 +32,7 @@ def fingerprint(text: str) -> bytes:
     return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
-def usual_lengths(texts: Iterable[str]) -> tuple[int, int]:
+def length_range(texts: Iterable[str]) -> tuple[int, int]:
     """Return the number of characters between which 98 % of the texts are."""
     lengths = [len(text) for text in texts]
     low, high = np.percentile(lengths, [1, 99])
@@ -40,25 +40,29 @@ def usual_lengths(texts: Iterable[str]) -> tuple[int, int]:
 
 
 def document_sentences(
-    documents: Iterable[str | None], lengths: tuple[int, int], seen: set[bytes]
+    documents: Iterable[str | None], lengths: tuple[int, int], excluded: Collection[bytes]
 ) -> Iterator[Sentence]:
-    """Yield the sentences of usual length, each text once.
+    """Yield the sentences in a range of lengths, each text once.
 
     Args:
-        seen: fingerprints of the texts to leave out; those that are found are added.
+        excluded: fingerprints of texts to leave out, also as following sentences.
     """
+
+    def fits(text: str) -> bool:
+        return lengths[0] <= len(text) <= lengths[1] and "\x00" not in text
+
+    seen: set[bytes] = set()
     for document in documents:
         for paragraph in (document or "").split("\n"):
             sentences = _split(paragraph)
             for place, text in enumerate(sentences):
-                if not lengths[0] <= len(text) <= lengths[1]:
-                    continue
                 key = fingerprint(text)
-                if key in seen:
+                if not fits(text) or key in seen or key in excluded:
                     continue
                 seen.add(key)
                 following = sentences[place + 1] if place + 1 < len(sentences) else ""
-                yield Sentence(text, following if lengths[0] <= len(following) <= lengths[1] else "")
+                is_usable = fits(following) and fingerprint(following) not in excluded
+                yield Sentence(text, following if is_usable else "")
 
 
 def _split(paragraph: str) -> Sequence[str]:

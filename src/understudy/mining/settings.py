@@ -10,7 +10,7 @@ Share = Annotated[float, Field(ge=0.0)]
 
 
 class PairShares(BaseModel):
-    """How often a sentence of a pair is combined with each sort of partner, relative to the others."""
+    """How often a sentence gets each sort of partner; the numbers are relative to their sum."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -52,12 +52,14 @@ class MineSettings(BaseModel):
     rows: Annotated[int, Field(ge=1)] = 100_000
     """The most rows to write; the closest are kept."""
     duplicate: Annotated[float, Field(gt=0.0, le=1.0)] = 0.95
-    """Sentences with at least this cosine similarity are duplicates: one of them is kept, and none that
-    duplicates a training, development or excluded row."""
+    """Texts with at least this cosine similarity are near duplicates. Of the sentences found for a text one
+    is kept, and none that is a near duplicate of a text that was searched for, of a development row or of
+    an excluded row."""
     exclude: list[str] = []
     """Files of more rows, e.g. a test set, that must not be found."""
     balance: bool = True
-    """Whether no class that the teacher predicts gets more than its equal share of the rows."""
+    """Whether no class that the teacher predicts gets more than its equal share of the rows that are
+    written; the others are left out."""
     pairs: PairShares = PairShares()
     """How sentences are paired for a task of pairs."""
     shard_megabytes: Annotated[float, Field(gt=0.0)] = 64.0

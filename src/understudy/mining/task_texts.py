@@ -24,12 +24,14 @@ class TaskTexts:
         queries: texts to search for; for pairs, both texts of a row follow each other.
         train: all training texts.
         excluded: texts of development and other sets.
+        hashes: a hash of the other sets, if there are any.
     """
 
     fields: tuple[str, ...]
     queries: list[str]
     train: list[str]
     excluded: list[str]
+    hashes: dict[str, str]
 
 
 def task_texts(
@@ -52,13 +54,15 @@ def task_texts(
     excluded = [
         text for split in data.splits if split != "train" for text in _texts(data.splits[split], fields)
     ]
+    hashes: dict[str, str] = {}
     if settings.exclude:
         source = unlabelled_source(kind, settings.exclude, columns, fields, key="mine.exclude")
+        hashes["exclude"] = source.key
         excluded += [
             str(row.values[name]) for row in source.rows() for name in fields if row.values.get(name)
         ]
     return TaskTexts(
-        fields, list(_texts(train.select(chosen), fields)), list(_texts(train, fields)), excluded
+        fields, list(_texts(train.select(chosen), fields)), list(_texts(train, fields)), excluded, hashes
     )
 
 

@@ -36,17 +36,15 @@ class StaticVectors:
     """A function that averages the vectors of a sentence's tokens."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, table_VD: Vectors) -> None:
-        self.backend = tokenizer.backend_tokenizer
-        self.backend.no_truncation()
-        self.backend.no_padding()
+        self.tokenizer = tokenizer
         self.table_VD = torch.from_numpy(table_VD)
 
     def __call__(self, sentences: Sequence[str]) -> Vectors:
         if not sentences:
             return np.empty((0, self.table_VD.shape[1]), np.float32)
-        encodings = self.backend.encode_batch_fast(list(sentences), add_special_tokens=False)
-        lengths = [len(encoding.ids) for encoding in encodings]
-        ids = torch.tensor([token for encoding in encodings for token in encoding.ids], dtype=torch.long)
+        tokens = _token_ids(self.tokenizer, sentences)
+        lengths = [len(ids) for ids in tokens]
+        ids = torch.tensor([token for ids in tokens for token in ids], dtype=torch.long)
         starts = torch.tensor([0, *np.cumsum(lengths)[:-1]], dtype=torch.long)
         sums_SD = torch.nn.functional.embedding_bag(ids, self.table_VD, starts, mode="sum")
         return _unit(sums_SD.numpy())
@@ -115,9 +113,17 @@ def count_tokens(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> ND
     counts_V = np.zeros(len(tokenizer), np.int64)
     rest = iter(texts)
     while part := list(islice(rest, _BATCH)):
-        for encoding in tokenizer.backend_tokenizer.encode_batch_fast(part, add_special_tokens=False):
-            np.add.at(counts_V, np.asarray(encoding.ids, np.int64), 1)
+        for ids in _token_ids(tokenizer, part):
+            np.add.at(counts_V, np.asarray(ids, np.int64), 1)
     return counts_V
+
+
+def _token_ids(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> list[list[int]]:
+    """Return the tokens of whole texts, without special tokens and padding."""
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    return [encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
 
 
 def _token_states(tokenizer: PreTrainedTokenizerFast, encoder: Any) -> Vectors:

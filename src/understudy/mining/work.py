@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -56,8 +57,9 @@ def make_search_job(
     settings: MineSettings, lengths: tuple[int, int], pieces: Sequence[Piece], folder: Path
 ) -> Job:
     """Return a job that searches a piece of the corpus."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # workers are the parallelism
     embed, queries_QD = load_embed(settings, folder), np.load(folder / QUERIES)
-    excluded = [bytes(key) for key in np.load(folder / EXCLUDED)]
+    excluded = frozenset(bytes(key) for key in np.load(folder / EXCLUDED))
 
     def job(number: int) -> None:
         search_piece(

@@ -15,7 +15,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
 from understudy.data.load import announce
-from understudy.distillation.agreement import with_agreement
+from understudy.distillation.agreement import resolve_distillation
 from understudy.distillation.recipes import distill_recipe
 from understudy.errors import OutputError, PreflightError, RecipeError
 from understudy.files import write_atomically
@@ -30,7 +30,7 @@ from understudy.pipeline.student import Distilled, student_name
 from understudy.pipeline.summary import summarize
 from understudy.recipe.load import build_recipe, load_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
-from understudy.recipe.resolve import input_paths, resolve_paths
+from understudy.recipe.resolve import input_paths
 from understudy.report.page import REPORT
 from understudy.training.cpu import tune_cpu
 from understudy.training.precision import hardware_precision
@@ -164,7 +164,7 @@ def run_from_recipe(
     callbacks: Sequence[TrainerCallback] = (),
 ) -> Distilled:
     """Run all stages of a recipe. See `run`."""
-    recipe, output_dir = with_agreement(resolve_paths(recipe)), output_dir.expanduser().resolve()
+    recipe, output_dir = resolve_distillation(recipe), output_dir.expanduser().resolve()
     check_folder(output_dir)
     check_apart(output_dir, input_paths(recipe))
     planned, findings = preflight(recipe, output_dir)

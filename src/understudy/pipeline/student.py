@@ -17,6 +17,7 @@ from understudy.artifacts.onnx import TensorModel
 from understudy.artifacts.session import Arrays, Logits
 from understudy.data.load import load_data
 from understudy.data.sources import dev_splits
+from understudy.distillation.agreement import resolve_distillation
 from understudy.distillation.recipes import distill_recipe
 from understudy.distillation.summary import hash_inputs
 from understudy.errors import OutputError
@@ -27,7 +28,6 @@ from understudy.pipeline.messages import show_messages
 from understudy.predictor.predictor import Predictor
 from understudy.recipe.load import load_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
-from understudy.recipe.resolve import resolve_paths
 from understudy.stages.distill import distill_from_recipe
 from understudy.workspace.folders import ARTIFACT_FOLDER, RECIPE, RESULT
 from understudy.workspace.objects import data_settings, model_path, unlabelled_settings
@@ -168,7 +168,7 @@ def _finished(folder: Path, recipe: Recipe) -> Distilled | None:
     """Return the finished run of this recipe in the folder, or None."""
     if not (folder / RESULT).is_file():
         return None
-    recipe, content = resolve_paths(recipe), json.loads((folder / RESULT).read_text("utf-8"))
+    recipe, content = resolve_distillation(recipe), json.loads((folder / RESULT).read_text("utf-8"))
     saved = load_recipe(folder / RECIPE)
     if saved != recipe or content["hashes"] != _hashes(recipe):
         raise OutputError(

@@ -13,6 +13,8 @@ from understudy.workspace.folders import ARTIFACT_FOLDER, BENCH, DISTILLED, EVAL
 from understudy.workspace.hashes import versions
 from understudy.workspace.predictions import PREDICTIONS, read_predictions
 
+_AGREEMENT = "Scores are agreement with the teacher: there are no development labels."
+
 
 def read(folder: Path) -> dict[str, Any]:
     """Read a stage's result."""
@@ -56,7 +58,10 @@ def summarize(recipe: Recipe, folder: Path) -> dict[str, Any]:
         "difference": evaluation["difference"],
         "agreement": evaluation.get("agreement", {}),
         "counts": {**distilled["counts"], **evaluation["counts"]},
-        "notes": constant_answers(folder / EVALUATION / PREDICTIONS, split),
+        "notes": [
+            *constant_answers(folder / EVALUATION / PREDICTIONS, split),
+            *([_AGREEMENT] if distilled.get("labels_from") == "teacher" else []),
+        ],
         "models": rows,
         "parameters": distilled["parameters"],
         "stages": distilled["stages"],

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from understudy.distillation.agreement import resolve_distillation
 from understudy.errors import RecipeError
 from understudy.planning.cost import Cost
 from understudy.planning.steps import cost_of_distillation, cost_of_finetuning, cost_of_general
@@ -38,7 +39,9 @@ def plan_from_recipe(recipe: Recipe, *, seconds: float = 30.0) -> dict[str, Any]
             "plan costs one stage, and this recipe is of a whole run. Ask for its stages one by one, e.g. "
             f"finetune-{recipe.task}, augment-{recipe.task} and tinybert-{recipe.task}."
         )
-    recipe = resolve_paths(recipe)
+    if recipe.run == "mine":
+        raise RecipeError("plan does not cost mine; it costs finetune, corpus, general, augment and distill.")
+    recipe = resolve_paths(recipe) if recipe.method is None else resolve_distillation(recipe)
     tune_cpu()
     with tempfile.TemporaryDirectory(prefix="understudy-plan-") as folder:
         cost = _measure(recipe, Path(folder), seconds)

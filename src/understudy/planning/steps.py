@@ -128,14 +128,21 @@ def _layer_flop(settings: LayerSettings, student: Any, teacher: Any, length: flo
 
 def _sample(prepared: Prepared, num_rows: int) -> Prepared:
     """Draw as many of a task's rows at random as are trained on, so that each is seen once."""
-    chosen = np.random.default_rng(0).permutation(len(prepared.train))[:num_rows]
+    chosen = np.sort(np.random.default_rng(0).permutation(len(prepared.train))[:num_rows])
+    num_labelled = int((chosen < prepared.num_labelled).sum())
     first = next(iter(prepared.dev))
     dev = prepared.first_dev
     few_rows = dev.rows.select(range(min(_DEV_ROWS, len(dev.rows))))
     wanted = set(few_rows["row"][:])
     places = [place for place, row in enumerate(dev.encoded["row"][:]) if row in wanted]
     few = dataclasses.replace(dev, rows=few_rows, encoded=dev.encoded.select(places))
-    return dataclasses.replace(prepared, train=prepared.train.select(chosen), dev={first: few}, places=None)
+    return dataclasses.replace(
+        prepared,
+        train=prepared.train.select(chosen),
+        dev={first: few},
+        num_labelled=num_labelled,
+        places=None,
+    )
 
 
 _DEV_ROWS = 8
@@ -207,13 +214,17 @@ def cost_of_distillation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     parts = _answers(run, teacher_config, folder)
     for name, choices in stages.items():
         settings = choices[0]
-        each = _seconds_of_a_row(run, name, settings, seconds / len(stages))
+        read = run
+        if name == INTERMEDIATE and settings.rows == "unlabelled":
+            only = dataclasses.replace(prepared, train=prepared.unlabelled, num_labelled=0, places=None)
+            read = dataclasses.replace(run, prepared=only)
+        each = _seconds_of_a_row(read, name, settings, seconds / len(stages))
         if isinstance(settings, LayerSettings):
             flop = functools.partial(_layer_flop, settings, student.config, teacher_config)
         else:
             flop = functools.partial(_learning_flop, student.config)
         trials = [build_arguments(choice.training, folder) for choice in choices]
-        parts.append(_task_part(name.replace("_", " "), prepared, trials, each, flop))
+        parts.append(_task_part(name.replace("_", " "), read.prepared, trials, each, flop))
     parameters = student.num_parameters()
     weights = parameters * _BYTES_OF_A_PARAMETER["training"] + run.load_teacher().num_parameters() * 4
     # The student of each stage stays, and the last one is copied to the top folder.

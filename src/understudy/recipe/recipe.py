@@ -247,10 +247,11 @@ def _check_block(name: str, block: Any) -> Any:
                 f"{name}.training.{key} cannot be epoch: one epoch follows the other without an end. Use "
                 f"steps, and {key.removesuffix('strategy')}steps."
             )
-    if getattr(block, "average", None) and block.training.get("load_best_model_at_end"):
+    best = "load_best_model_at_end"
+    if getattr(block, "average", None) and any([block.training.get(best), *block.search.get(best, ())]):
         raise RecipeError(
-            f"{name}.average has no effect with {name}.training.load_best_model_at_end, which goes back to "
-            f"one step. Take that away with --set {name}.training.load_best_model_at_end=false."
+            f"{name}.average has no effect with {name}.training.{best}, which goes back to one step. Take "
+            f"that away with --set {name}.training.{best}=false."
         )
     twice = sorted(set(getattr(block, "search", ())) & {*block.training, *_given(block)})
     if twice:
@@ -277,7 +278,8 @@ def _check_joint(block: JointSettings) -> None:
         if not (one.layers or one.predictions or one.labels):
             raise RecipeError("joint leaves nothing to learn: layers, predictions and labels are all 0.")
     if block.layers == 0 and "layers" not in block.search:
-        idle = sorted({"layer_map", "projection", "relation_heads", "weights", "until"} & _given(block))
+        keys = {"layer_map", "projection", "relation_heads", "weights", "until", "rows"}
+        idle = sorted(keys & _given(block))
         if idle:
             raise RecipeError(f"joint.{idle[0]} has no effect beside joint.layers=0.")
 
@@ -311,9 +313,13 @@ def _refuse_without_effect(recipe: Recipe) -> None:
                 raise RecipeError(f"{name}.{idle[0]} has no effect on numbers: there are no classes.")
     if recipe.joint is not None:
         _check_joint(recipe.joint)
-    for layers in (recipe.intermediate, recipe.joint, recipe.general):
+    for layers in (recipe.intermediate, recipe.joint):
         if layers is not None and layers.rows == "unlabelled" and recipe.data.unlabelled is None:
             raise RecipeError(f"{layers.block}.rows=unlabelled has no effect without data.unlabelled.")
+    if recipe.general is not None and recipe.general.rows != "all":
+        raise RecipeError("general.rows has no effect: general text has no labels.")
+    if recipe.data.unlabelled is not None and recipe.run == "mine":
+        raise RecipeError("data.unlabelled has no effect on mine, which finds such rows.")
     if recipe.data.unlabelled is not None and recipe.method is None:
         raise RecipeError("data.unlabelled has no effect without a method: fine-tuning needs labels.")
     if recipe.soft_labels is not None and recipe.soft_labels.predictions is not None:

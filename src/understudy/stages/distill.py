@@ -8,14 +8,14 @@ from pathlib import Path
 
 from transformers import TrainerCallback
 
-from understudy.distillation.agreement import with_agreement
+from understudy.distillation.agreement import resolve_distillation
 from understudy.distillation.methods import Distillation, check_distillation, main_block, teach
 from understudy.distillation.rows import prepare
 from understudy.distillation.summary import hash_inputs, summarize_distillation
 from understudy.errors import RecipeError
 from understudy.models.student import STUDENT, check_start
 from understudy.recipe.recipe import Recipe
-from understudy.recipe.resolve import refuse_other_stages, resolve_paths
+from understudy.recipe.resolve import refuse_other_stages
 from understudy.training.arguments import build_arguments
 from understudy.training.cpu import tune_cpu
 from understudy.workspace.folders import check_output, start_output
@@ -42,9 +42,11 @@ def distill_from_recipe(
         )
     check_start(recipe.student)
     refuse_other_stages(recipe)
-    recipe, output_dir = with_agreement(resolve_paths(recipe)), output_dir.expanduser().resolve()
-    check_output(output_dir, recipe, overwrite=overwrite)
+    output_dir = output_dir.expanduser().resolve()
     arguments = build_arguments({"seed": recipe.seed, **main_block(recipe).training}, output_dir)
+    with arguments.main_process_first(desc="preparing the development set"):
+        recipe = resolve_distillation(recipe)
+    check_output(output_dir, recipe, overwrite=overwrite)
     tune_cpu()
     prepared = prepare(recipe, recipe.tokenizer_model, arguments)
     hashes = hash_inputs(recipe, prepared.data)

@@ -15,6 +15,7 @@ from understudy.artifacts.artifact import ARTIFACT, Artifact, write_artifact
 from understudy.artifacts.card import write_card
 from understudy.artifacts.forms import ExportSubject, FormMaker
 from understudy.artifacts.onnx import OPSET
+from understudy.distillation.agreement import labels_from
 from understudy.errors import OutputError
 from understudy.evaluation.score import (
     score_content,
@@ -124,6 +125,7 @@ def _describe(subject: ExportSubject, run: Recipe, maker: FormMaker) -> Artifact
             "gate": maker.gates,
             "torch": score_content(maker.torch_scores)["scores"],
             "opset": OPSET,
+            **({"labels_from": labels_from(run)} if labels_from(run) else {}),
             "hashes": {"model": hash_model(subject.name), **subject.data.hashes},
             "versions": versions(),
         },

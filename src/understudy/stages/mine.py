@@ -16,8 +16,16 @@ import pyarrow.parquet as pq
 from understudy.data.load import announce, load_data
 from understudy.data.settings import without_unlabelled
 from understudy.data.sources import AUGMENTED_ROWS, dev_splits
-from understudy.distillation.mined import check_mine, mine_recipe, predicted_groups, rows_of, search_corpus
-from understudy.files import hash_file
+from understudy.distillation.mined import (
+    check_mine,
+    check_models,
+    count_groups,
+    make_rows,
+    mine_recipe,
+    predicted_groups,
+    search_corpus,
+)
+from understudy.files import hash_file, write_atomically
 from understudy.jobs import Engine, check_engine
 from understudy.mining.rows import balanced_places
 from understudy.mining.task_texts import task_texts
@@ -90,26 +98,31 @@ def mine_from_recipe(
     loaded = load_data(task, without_unlabelled(recipe.data), ("train", *dev_splits(task, recipe.data)))
     announce(loaded)
     texts = task_texts(loaded, task.kind, settings, recipe.data.columns, recipe.seed)
-    hashes = {"encoder": hash_model(settings.encoder), **loaded.hashes}
-    if recipe.teacher is not None:
-        hashes["teacher"] = hash_model(recipe.teacher)
+    check_models(recipe, loaded.labels)
+    models = {
+        "encoder": settings.encoder,
+        "teacher": recipe.teacher,
+        "augment.model": recipe.augment.model if recipe.augment is not None else None,
+    }
+    hashes = {name: hash_model(model) for name, model in models.items() if model is not None}
+    hashes |= loaded.hashes | texts.hashes
     # Sizes detect changed files of the corpus.
     inputs = {file: str(size) for file, size in files.items()} | hashes
-    folder = output_dir / FOUND
-    if overwrite:
-        shutil.rmtree(folder, ignore_errors=True)
     start_output(output_dir, recipe, inputs, overwrite=overwrite)
+    folder = output_dir / FOUND
     folder.mkdir(exist_ok=True)
     started = time.perf_counter()
     logger.info("Searching %.0f MB for text like %d texts", sum(files.values()) / 1e6, len(texts.queries))
     found, counts = search_corpus(texts, settings, pieces, folder, engine, workers)
-    rows = rows_of(found, texts.fields, recipe)
-    groups = predicted_groups(rows, recipe, folder) if settings.balance and recipe.teacher else None
+    rows = make_rows(found, texts.fields, recipe)
+    balances = settings.balance and recipe.teacher is not None
+    groups = predicted_groups(rows, recipe, loaded.labels, folder) if balances else None
     kept = balanced_places(groups, len(rows), settings.rows)
     chosen = [rows[place] for place in kept]
     file = output_dir / AUGMENTED_ROWS / "part-000000.parquet"
     file.parent.mkdir(exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(chosen), file)
+    table = pa.Table.from_pylist(chosen)
+    write_atomically(file, lambda temporary: pq.write_table(table, temporary))
     content = {
         "stage": "mine",
         "task": recipe.task,
@@ -119,7 +132,7 @@ def mine_from_recipe(
             "found": len(rows),
             "written": len(chosen),
             "pairs": dict(Counter(row["pair"] for row in chosen if "pair" in row)),
-            "groups": None if groups is None else dict(Counter(map(str, groups[kept].tolist()))),
+            "groups": None if groups is None else count_groups(groups[kept], loaded.labels),
         },
         "examples": chosen[:: max(1, len(chosen) // 5)][:5],
         **data_content(loaded),

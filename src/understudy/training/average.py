@@ -10,6 +10,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from understudy.errors import TrainingError
+
 AVERAGE = "average.safetensors"  # in a checkpoint
 _COUNT = "count"
 
@@ -44,6 +46,11 @@ class WeightAverage(TrainerCallback):
         self.count, self.means = 0, {}
         if state.global_step >= self.first_step(state.max_steps):  # resumed
             file = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}" / AVERAGE
+            if not file.is_file():
+                raise TrainingError(
+                    f"{file.parent} has no mean of the weights. Resume from a checkpoint that a "
+                    f"DistillationTrainer with the same WeightAverage wrote to {args.output_dir}."
+                )
             saved = load_file(file)
             self.count, self.means = int(saved.pop(_COUNT)), saved
 

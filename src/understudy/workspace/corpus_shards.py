@@ -25,7 +25,7 @@ from understudy.data.corpus import (
     hash_documents,
     write_blocks,
 )
-from understudy.data.documents import Piece, find_files, read_documents, split_files
+from understudy.data.documents import MissingColumnError, Piece, find_files, read_documents, split_files
 from understudy.errors import DataError, OutputError
 from understudy.files import hash_file, write_array
 from understudy.jobs import Engine, Job, run_jobs
@@ -69,17 +69,20 @@ def open_sources(
     around = any(Path(file.removeprefix("file://")).is_relative_to(output_dir) for file in files)
     if inside or around:
         raise OutputError(
-            f"--output-dir must lie apart from {block}.sources; {output_dir} and what is read are one in "
-            "the other."
+            f"--output-dir must not be inside {block}.sources, nor contain them; got {output_dir}."
         )
     pieces = split_files(files, int(megabytes * 1e6))
     if not pieces:
         raise DataError(f"{block}.sources: all {len(files)} files are empty.")
-    first = list(islice(read_documents(pieces[0], column), _LOOK_AT))
+    hint = f"Say which column holds the text: --set {block}.column=…"
+    try:
+        first = list(islice(read_documents(pieces[0], column), _LOOK_AT))
+    except MissingColumnError as error:
+        raise DataError(f"{error} {hint}") from None
     if first and not any(first):
         raise DataError(
             f"none of the first {len(first)} documents of {pieces[0].file} has text in the column "
-            f"{column!r}. Say which column has: --set {block}.column=…"
+            f"{column!r}. {hint}"
         )
     return files, pieces
 

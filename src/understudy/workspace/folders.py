@@ -115,7 +115,7 @@ def start_output(output_dir: Path, recipe: Recipe, hashes: Mapping[str, str], *,
         )
     if overwrite:
         (output_dir / RESULT).unlink(missing_ok=True)
-        for name in (TRAINING_FOLDER, STUDENT, AUGMENTED_ROWS, FOLDS, *STAGES):
+        for name in (TRAINING_FOLDER, STUDENT, AUGMENTED_ROWS, FOLDS, FOUND, *STAGES):
             shutil.rmtree(output_dir / name, ignore_errors=True)
     try:
         output_dir.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ import pytest
 from understudy.mining.found import Found, drop_duplicates, merge_found
 from understudy.mining.rows import balanced_places, pair_rows, single_rows
 from understudy.mining.search import Nearest
-from understudy.mining.sentences import Sentence, document_sentences, fingerprint, usual_lengths
+from understudy.mining.sentences import Sentence, document_sentences, fingerprint, length_range
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -38,17 +38,23 @@ def test_of_equal_sentences_the_first_is_kept() -> None:
 
 
 def test_sentences_of_documents() -> None:
-    documents = ["A short one. This one is just right! And so is this one.\nA new paragraph is here.", None]
-    seen = {fingerprint("and so is THIS one")}
-    found = list(document_sentences(documents * 2, (15, 30), seen))
+    """An excluded sentence is found neither by itself nor as the one that follows another."""
+    text = "A short one. This one is just right! And so is this one. That one too, surely.\nA new paragraph."
+    excluded = {fingerprint("and so is THIS one")}
+    found = list(document_sentences([text, None, text], (15, 30), excluded))
     assert found == [
-        Sentence("This one is just right!", "And so is this one."),
-        Sentence("A new paragraph is here.", ""),
+        Sentence("This one is just right!", ""),
+        Sentence("That one too, surely.", ""),
+        Sentence("A new paragraph.", ""),
     ]
+    assert Sentence("This one is just right!", "And so is this one.") in document_sentences(
+        [text], (15, 30), ()
+    )
+    assert not list(document_sentences(["It has a zero\x00 byte."], (1, 90), ()))
 
 
-def test_usual_lengths_leave_out_the_longest() -> None:
-    assert usual_lengths(["a" * 10] * 500 + ["a" * 5000]) == (10, 10)
+def test_the_range_of_lengths_leaves_out_the_longest() -> None:
+    assert length_range(["a" * 10] * 500 + ["a" * 5000]) == (10, 10)
 
 
 def found(query: int, similarity: float, text: str, following: str = "") -> Found:
@@ -65,15 +71,19 @@ def embed(texts: list[str]) -> np.ndarray:
 
 
 def test_near_duplicates_are_dropped_and_counted() -> None:
-    given = [[found(0, 0.97, "c"), found(0, 0.9, "a"), found(0, 0.8, "near a"), found(0, 0.7, "b")]]
-    given.append([found(1, 0.9, "in dev"), found(1, 0.5, "near a")])
-    kept, counts = drop_duplicates(given, embed, embed(["in dev"]), 0.95)
-    assert [[one.text for one in row] for row in kept] == [["a", "b"], ["near a"]]
+    """Those of any query, also of one that the sentence was not found for."""
+    queries, excluded = embed(["b", "c"]), embed(["in dev"])
+    given = [[found(0, 0.9, "a"), found(0, 0.8, "near a"), found(0, 0.7, "c")]]
+    given.append([found(1, 0.9, "in dev"), found(1, 0.5, "near a", "in dev")])
+    kept, counts = drop_duplicates(given, embed, queries, excluded, 0.95)
+    assert [[one.text for one in row] for row in kept] == [["a"], ["near a"]]
+    assert kept[1][0].following == ""  # it is like a development row
     assert counts == {"like_a_training_row": 1, "like_a_closer_sentence": 1, "like_an_excluded_row": 1}
 
 
 def test_without_excluded_rows_nothing_is_like_them() -> None:
-    kept, counts = drop_duplicates([[found(0, 0.9, "a")], []], embed, np.empty((0, 2), np.float32), 0.95)
+    none = np.empty((0, 2), np.float32)
+    kept, counts = drop_duplicates([[found(0, 0.9, "a")], []], embed, none, none, 0.95)
     assert [len(row) for row in kept] == [1, 0]
     assert not counts
 
@@ -118,8 +128,13 @@ def test_augmented_pairs_and_sentences_without_a_partner() -> None:
     assert (rows[0]["text"], rows[0]["text_pair"], rows[0]["pair"]) == ("one", "new one", "augmented")
     # Nothing was changed in the others: each gets a random partner of the other side.
     assert (rows[1]["text"], rows[1]["text_pair"], rows[1]["pair"]) == ("two", "three", "random")
-    assert rows[2]["text_pair"] == "three"
-    assert rows[2]["text"] in ("one", "two")
+    assert all(row["text_pair"] == "three" for row in rows[1:])
+
+
+def test_a_side_without_finds_takes_partners_from_the_other() -> None:
+    given: list[list[Found]] = [[found(0, 0.5, "one"), found(0, 0.4, "two")], []]
+    rows = pair_rows(given, ("text", "text_pair"), {"neighbours": 1.0}, 0, None)
+    assert {(row["text"], row["text_pair"]) for row in rows} == {("one", "two"), ("two", "one")}
 
 
 def test_balance_without_groups_keeps_the_first() -> None:
