@@ -6,6 +6,7 @@ results go to disk; nothing is returned.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import threading
@@ -16,6 +17,7 @@ from typing import Any, Literal, get_args
 from understudy.errors import RecipeError
 
 Engine = Literal["local", "ray"]
+_THREADS = "OMP_NUM_THREADS"
 Job = Callable[[int], None]
 
 
@@ -41,8 +43,24 @@ def run_jobs(
     else:
         # Spawned, since a fork of a process that has run threads may hang.
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(workers, context, _start_worker, (make_job, arguments)) as pool:
+        with (
+            _shared_cores(workers),
+            ProcessPoolExecutor(workers, context, _start_worker, (make_job, arguments)) as pool,
+        ):
             yield from pool.map(_work, numbers)
+
+
+@contextlib.contextmanager
+def _shared_cores(workers: int) -> Iterator[None]:
+    """Give each process that is started its share of the cores, unless the user has decided otherwise."""
+    if _THREADS in os.environ:
+        yield
+        return
+    os.environ[_THREADS] = str(max(1, (os.cpu_count() or 1) // workers))
+    try:
+        yield
+    finally:
+        del os.environ[_THREADS]
 
 
 _job: Job | None = None
