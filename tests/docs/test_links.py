@@ -35,4 +35,5 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_every_page_is_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text("utf-8")
     for page in (ROOT / "docs").rglob("*.md"):
-        assert str(page.relative_to(ROOT / "docs")) in navigation
+        name = page.relative_to(ROOT / "docs")
+        assert str(name) in navigation or name.parts[0] == "decisions"  # for developers
