@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from processes import Command, run_command
 from transformers import AutoTokenizer
@@ -149,6 +151,9 @@ def test_what_is_refused(made: Path, encoder: Path, texts: Path, tmp_path: Path)
         corpus(settings={"task": "mrpc"})
     with pytest.raises(DataError, match=r"none of the first \d+ documents .* in the column 'body'"):
         corpus(settings=SMALL | {"corpus.column": "body"})
+    pq.write_table(pa.table({"body": ["one"]}), tmp_path / "other.parquet")
+    with pytest.raises(DataError, match=r"no column 'text'; it has body\..*--set corpus\.column"):
+        corpus((tmp_path / "other.parquet",))
     with pytest.raises(OutputError, match=r"must not be inside corpus\.sources"):
         corpus(output_dir=texts / "corpus")
     with pytest.raises(OutputError, match="not a run of ours"):

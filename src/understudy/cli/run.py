@@ -39,6 +39,10 @@ def run_command(
     unlabelled: UnlabelledOption = None,
     recipe: RecipeOption = None,
     settings: SetOption = None,
+    tolerate: Annotated[
+        float | None,
+        typer.Option("--tolerate", min=0.0, help="Points that a student may lose to be ready; default 2."),
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Look for what would fail, and stop there.")] = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
@@ -70,7 +74,9 @@ def run_command(
             task=task,
             data=data,
             recipe=recipe,
-            settings=unlabelled_settings(unlabelled or ()) | parse_settings(settings or ()),
+            settings=unlabelled_settings(unlabelled or ())
+            | ({"tolerate": tolerate} if tolerate is not None else {})
+            | parse_settings(settings or ()),
         )
         if check:
             check_folder(output_dir)

@@ -223,13 +223,20 @@ def print_run(result: StageResult) -> None:
     console.print(f"Trained in {precision['name']}: {precision['reason']}.", style="dim")
     for note in content["notes"]:
         console.print(note, style="bold yellow")
-    console.print(headline(content), style="bold")
+    console.print(headline(content))
     where = _short(result.output_dir)
-    console.print(f"Look at it:  {where}/report.html", soft_wrap=True)
-    console.print(f"Use it:      understudy predict {where}/artifact …", soft_wrap=True)
-    console.print(
-        f"Ship it:     {where}/artifact (int8 and fp32 ONNX, tokenizer, model card)", soft_wrap=True
-    )
+    console.print(f"Report:    {where}/report.html", soft_wrap=True)
+    console.print(f"Artifact:  {where}/artifact (int8 and fp32 ONNX, tokenizer, model card)", soft_wrap=True)
+    console.print(f"Try it:    understudy predict {where}/artifact …", soft_wrap=True)
+    verdict = content["verdict"]
+    for cause in verdict["causes"]:
+        console.print(cause, soft_wrap=True)
+    if verdict["steps"]:
+        first = verdict["steps"][0]
+        command = f"understudy run --recipe {where}/recipe.yaml {first} --output-dir {where}"
+        console.print(f"Next:      {command if first.startswith('--') else first}", soft_wrap=True)
+    colour = {"ready": "green", "close": "yellow", "not ready": "red"}[verdict["level"]]
+    console.print(verdict["sentence"], style=f"bold {colour}", soft_wrap=True)
 
 
 def print_ablation(result: StageResult) -> None:

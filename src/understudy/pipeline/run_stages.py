@@ -203,13 +203,16 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
         REPORT,
         "Writing the report",
         lambda: {
-            name: hash_file(folder / name / file)
-            for name, file in (
-                (DISTILLED, RESULT),
-                (EVALUATION, RESULT),
-                (ARTIFACT_FOLDER, ARTIFACT),
-                (BENCH, RESULT),
-            )
+            "tolerate": recipe.tolerate,
+            **{
+                name: hash_file(folder / name / file)
+                for name, file in (
+                    (DISTILLED, RESULT),
+                    (EVALUATION, RESULT),
+                    (ARTIFACT_FOLDER, ARTIFACT),
+                    (BENCH, RESULT),
+                )
+            },
         },
         REPORT,
         lambda: write_report(folder, teacher=teacher, summary=summarize(recipe, folder)),
@@ -254,9 +257,9 @@ def distill_part(recipe: Recipe, teacher: str, folder: Path) -> Recipe:
     data = recipe.data
     if recipe.augment is not None:
         data = data.model_copy(update={"augmented": str(folder / AUGMENTED)})
-    return recipe.model_copy(
-        update={"finetune": None, "augment": None, "export": None, "teacher": teacher, "data": data}
-    )
+    own = _nothing_else(recipe)
+    for_run = {name: own[name] for name in ("finetune", "augment", "export", "tolerate")}
+    return recipe.model_copy(update={**for_run, "teacher": teacher, "data": data})
 
 
 def _nothing_else(recipe: Recipe) -> dict[str, Any]:

@@ -62,6 +62,12 @@ class Distilled(DistillResult):
         """The table of a whole run, teacher first; empty if nothing was exported and timed."""
         return [ModelFigures.read(row) for row in self.content.get("models", ())]
 
+    @property
+    def verdict(self) -> str | None:
+        """`ready`, `close` or `not ready` for the student of a whole run; None for other students."""
+        verdict = self.content.get("verdict")
+        return str(verdict["level"]) if verdict is not None else None
+
     def __repr__(self) -> str:
         scores = ", ".join(
             f"{name} {value:.3f}" for metrics in self.scores.values() for name, value in metrics.items()

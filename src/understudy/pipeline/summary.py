@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from understudy.artifacts.artifact import ARTIFACT
 from understudy.recipe.recipe import Recipe
+from understudy.report.verdict import judge_student
 from understudy.workspace.folders import ARTIFACT_FOLDER, BENCH, DISTILLED, EVALUATION, RESULT
 from understudy.workspace.hashes import versions
 from understudy.workspace.predictions import PREDICTIONS, read_predictions
@@ -48,7 +50,7 @@ def summarize(recipe: Recipe, folder: Path) -> dict[str, Any]:
                 "times_faster": {str(batch): row["times_faster"] for batch, row in times.items()},
             }
         )
-    return {
+    content = {
         "stage": "run",
         "task": recipe.task,
         "method": recipe.method,
@@ -72,6 +74,8 @@ def summarize(recipe: Recipe, folder: Path) -> dict[str, Any]:
         "hashes": distilled["hashes"],
         "versions": versions(),
     }
+    verdict = judge_student(content, folder / DISTILLED, recipe.tolerate)
+    return content | {"verdict": asdict(verdict)}
 
 
 def constant_answers(file: Path, split: str) -> list[str]:

@@ -88,6 +88,8 @@ class Recipe(BaseModel):
     """How `understudy run` fine-tunes the teacher if none is given."""
     export: ExportSettings | None = None
     """How `understudy run` exports the student."""
+    tolerate: Annotated[float, Field(ge=0.0)] = 2.0
+    """Points of the first metric that a student may lose to be called ready by `understudy run`."""
     corpus: CorpusSettings | None = None
     general: GeneralSettings | None = None
     mine: MineSettings | None = None
@@ -175,7 +177,8 @@ _BLOCKS: Mapping[str, type[BaseModel]] = {
 STAGES = ("intermediate", "prediction", "joint", "soft_labels", "patient")
 # The keys that each type of run reads, besides those of every recipe; None is fine-tuning.
 _TASK_KEYS = ("task", "data", "metric", "augment", "precision")
-_DISTILL_KEYS = (*_TASK_KEYS, "teacher", "student", "dropout", "attention", "finetune", "export")
+_RUN_KEYS = ("finetune", "export", "tolerate")
+_DISTILL_KEYS = (*_TASK_KEYS, "teacher", "student", "dropout", "attention", *_RUN_KEYS)
 _KEYS: Mapping[str | None, tuple[str, ...]] = {
     None: (*_TASK_KEYS, "model", "training", "held_out", "folds", "dropout", "attention"),
     "tinybert": (*_DISTILL_KEYS, "normalization", "unseen", "intermediate", "prediction"),

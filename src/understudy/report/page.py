@@ -20,6 +20,7 @@ from understudy.models.student import STUDENT
 from understudy.recipe.load import load_recipe
 from understudy.report.attention import attention_maps
 from understudy.report.charts import attention_grid, attention_pair, bars, loss_curves, scatter
+from understudy.report.verdict import shipped_form
 from understudy.workspace.folders import AUGMENTED, DISTILLED, EVALUATION, RECIPE, RESULT
 from understudy.workspace.predictions import PREDICTIONS, read_predictions
 
@@ -51,7 +52,7 @@ def write_report(folder: Path, *, teacher: str, summary: Mapping[str, Any]) -> N
 
 def headline(summary: Mapping[str, Any]) -> str:
     """Summarise in one sentence what the student gains and loses."""
-    teacher, shipped = summary["models"][0], _shipped(summary)
+    teacher, shipped = summary["models"][0], shipped_form(summary)
     metric = first_metric(summary)
     before, after = (one["scores"][metric]["value"] for one in (teacher, shipped))
     kept = (
@@ -68,14 +69,8 @@ def first_metric(summary: Mapping[str, Any]) -> str:
     return str(next(iter(summary["models"][0]["scores"])))
 
 
-def _shipped(summary: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the form that is used by default."""
-    forms: dict[str, Mapping[str, Any]] = {one["model"]: one for one in summary["models"]}
-    return forms.get("student, int8") or summary["models"][-1]
-
-
 def _headline(summary: Mapping[str, Any]) -> str:
-    metric, shipped = first_metric(summary), _shipped(summary)
+    metric, shipped = first_metric(summary), shipped_form(summary)
     score, difference = shipped["scores"][metric], summary["difference"][summary["split"]][metric]
     cards = [
         (f"{score['value']:.3f}", metric, f"95 %: {score['low']:.3f} to {score['high']:.3f}"),
@@ -95,7 +90,13 @@ def _headline(summary: Mapping[str, Any]) -> str:
         f"<div class=card><b>{_safe(figure)}</b><span>{_safe(name)}</span><small>{_safe(note)}</small></div>"
         for figure, name, note in cards
     )
-    title = f"<h1>{_safe(summary['task'])}</h1><p class=lead>{_safe(headline(summary))}</p>"
+    verdict = summary["verdict"]
+    said = " ".join((verdict["sentence"], *verdict["causes"]))
+    level = verdict["level"].replace(" ", "-")
+    title = f"<h1>{_safe(summary['task'])}</h1><p class='verdict {level}'>{_safe(said)}</p>"
+    if verdict["steps"]:
+        title += f"<p>Try: <code>{_safe(verdict['steps'][0])}</code></p>"
+    title += f"<p class=lead>{_safe(headline(summary))}</p>"
     notes = "".join(f"<p class=note>{_safe(note)}</p>" for note in summary["notes"])
     return f"{title}{notes}<div class=cards>{shown}</div>"
 

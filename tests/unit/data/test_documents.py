@@ -85,7 +85,7 @@ def test_what_cannot_be_read_is_none_and_another_column_is_said(tmp_path: Path) 
     path.write_bytes(b"\n".join(lines))
     assert read_all(find_files([str(path)]), 10**6) == ["good", None, None, None, None, None]
     pq.write_table(pa.table({"body": ["x"]}), tmp_path / "b.parquet")
-    with pytest.raises(DataError, match=r"no column 'text'; it has body.*corpus\.column"):
+    with pytest.raises(DataError, match="no column 'text'; it has body"):
         read_all(find_files([str(tmp_path / "b.parquet")]), 10)
     (tmp_path / "c.txt").write_bytes(b"good\n\n\xff\xfe\n\nlast")
     assert read_all(find_files([str(tmp_path / "c.txt")]), 3) == ["good", None, "last"]
