@@ -23,7 +23,7 @@ def progress(
         leave: whether the bar stays when everything is done.
         hidden: show nothing, e.g. in the other processes of a distributed run.
 
-    Example:
+    Examples:
         >>> with progress("Scoring", 2, hidden=True) as advance:
         ...     for _ in range(2):
         ...         advance(1)

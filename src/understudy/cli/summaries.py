@@ -24,10 +24,10 @@ def print_scores(result: StageResult) -> None:
     scored = result.output_dir if content["stage"] == "finetune" else content["model"]
     table = Table(title=f"{content['task']}: {scored}", title_justify="left")
     for heading in ("split", "rows", "metric", "score (95 %)"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     if against:
         for heading in ("against", "difference (95 %)"):
-            table.add_column(heading)
+            table.add_column(heading, overflow="fold")
     for split, metrics in content["scores"].items():
         for name, figure in metrics.items():
             cells = [split, f"{content['counts'][split]['rows']:,}", name, _figure(figure)]
@@ -112,7 +112,7 @@ def print_general(result: StageResult) -> None:
     if content["held_out"]:
         table = Table(title="Losses on held-out text", title_justify="left")
         for heading in ("term", "before", "after"):
-            table.add_column(heading, justify="left" if heading == "term" else "right")
+            table.add_column(heading, justify="left" if heading == "term" else "right", overflow="fold")
         for name, figure in content["held_out"].items():
             table.add_row(name, f"{figure['first']:.4g}", f"{figure['last']:.4g}")
         console.print(table)
@@ -131,7 +131,7 @@ def print_plan(content: dict[str, Any]) -> None:
     console = Console(stderr=True, highlight=False)
     table = Table(title="What it will cost", title_justify="left")
     for heading in ("part", "steps", "tokens", "FLOP", "hours here"):
-        table.add_column(heading, justify="left" if heading == "part" else "right")
+        table.add_column(heading, justify="left" if heading == "part" else "right", overflow="fold")
     for part in content["parts"]:
         steps = f"{part['steps']:,}" if part["steps"] else ""
         flop = f"{part['flop']:.2g}" if part["flop"] else ""
@@ -166,7 +166,7 @@ def print_exported(result: StageResult) -> None:
     times = [(row["batch"], row["length"]) for row in speed if row["form"] == "fp32 (torch)"]
     headings = ["form", *metrics, "file", *(f"{batch} × {length} tokens" for batch, length in times)]
     for heading in headings:
-        table.add_column(heading, justify="left" if heading == "form" else "right")
+        table.add_column(heading, justify="left" if heading == "form" else "right", overflow="fold")
     for name, form in forms.items():
         cells = [name, *(f"{form['scores'][split][metric]['value']:.3f}" for metric in metrics)]
         cells.append(f"{form['bytes'] / 1e6:.1f} MB" if form["bytes"] else "")
@@ -204,7 +204,7 @@ def print_run(result: StageResult) -> None:
     table = Table(title=f"{content['task']}: {result.output_dir}", title_justify="left")
     metrics = list(content["models"][0]["scores"])
     for heading in ("", *metrics, "file", "1 text", "32 texts"):
-        table.add_column(heading, justify="right" if heading else "left")
+        table.add_column(heading, justify="right" if heading else "left", overflow="fold")
     for place, one in enumerate(content["models"]):  # two lines each, for narrow terminals
         smaller = f"[dim]{one['times_smaller']:.1f}× smaller[/]" if place else ""
         faster = {
@@ -245,7 +245,7 @@ def print_ablation(result: StageResult) -> None:
     for ablation in result.content["tables"].values():
         table = Table(title=f"{ablation['title']} ({ablation['table']})", title_justify="left")
         for heading in ("task", "", "mean (95 %, rows and seeds)", "seeds"):
-            table.add_column(heading)
+            table.add_column(heading, overflow="fold")
         for row in ablation["rows"]:
             seeds = ", ".join(f"{value:.3f}" for value in row["seeds"])
             figure = _figure({"value": row["mean"], "low": row["low"], "high": row["high"]})
@@ -271,7 +271,7 @@ def print_bench(result: StageResult) -> None:
     models, rows = content["models"], content["rows"]
     table = Table(title="Size", title_justify="left")
     for heading in ("model", "form", "file", "smaller", "parameters", "peak memory", "score"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     shown = _last_parts(models)
     for name, one in models.items():
         scores = ", ".join(f"{metric} {value:.3f}" for metric, value in one["scores"].items())
@@ -281,7 +281,7 @@ def print_bench(result: StageResult) -> None:
     console.print(table)
     table = Table(title="Speed", title_justify="left")
     for heading in ("threads", "texts", "tokens", "model", "median", "95 %", "texts/s", "faster", "MFLOP"):
-        table.add_column(heading, justify="left" if heading == "model" else "right")
+        table.add_column(heading, justify="left" if heading == "model" else "right", overflow="fold")
     for row in rows:
         table.add_row(
             *(str(row[name]) for name in ("threads", "batch", "length")),

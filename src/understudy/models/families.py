@@ -137,7 +137,7 @@ _FAMILIES: dict[str, Family] = {
 def register_family(family: Family) -> None:
     """Add a model family, or replace an entry of the table.
 
-    Example:
+    Examples:
         >>> register_family(Family("my-encoder", can_resize=True))
     """
     _FAMILIES[family.name] = family

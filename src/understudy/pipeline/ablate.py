@@ -58,7 +58,7 @@ def ablate(
             for `procedures`, whose row `w/o DA` does without them.
         output_dir: gets a folder for every run, result.json, table.md and a picture of each table.
 
-    Example:
+    Examples:
         >>> understudy.ablate(                                     # doctest: +SKIP
         ...     ["teachers/mrpc"], tables=["maps"], student="students/general/student",
         ...     output_dir="ablations",

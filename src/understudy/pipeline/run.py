@@ -78,7 +78,7 @@ def run(
         student, task, data, unlabelled, recipe, settings, metric, revision, callbacks: see `distill`.
         output_dir: gets a folder for each stage, report.html and result.json.
 
-    Example:
+    Examples:
         >>> student = understudy.run(                              # doctest: +SKIP
         ...     "bert-base-uncased", recipe="desk-sst2", data="nyu-mll/glue", output_dir="runs/sst2"
         ... )

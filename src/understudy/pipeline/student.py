@@ -37,7 +37,7 @@ from understudy.workspace.results import DistillResult, ModelFigures
 class Distilled(DistillResult):
     """A finished distillation, which can be called on text.
 
-    Example:
+    Examples:
         >>> student = understudy.distill("teachers/sst2", student="tinybert-4l-312d")  # doctest: +SKIP
         >>> student("a fine film")["label"]                                            # doctest: +SKIP
         'positive'
@@ -120,7 +120,7 @@ def distill(
             interrupted run is resumed. Defaults to `students/NAME-OF-THE-TEACHER`, where a finished run of
             the same recipe is not repeated.
 
-    Example:
+    Examples:
         >>> student = understudy.distill(                          # doctest: +SKIP
         ...     "teachers/mrpc", student="tinybert-4l-312d", output_dir="students/mrpc"
         ... )

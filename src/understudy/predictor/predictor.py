@@ -28,7 +28,7 @@ class Predictor:
         model: one of the artifact's models by name, e.g. `fp32`. Defaults to the artifact's default (`int8`).
         threads: threads per forward pass. Defaults to the engine's choice.
 
-    Example:
+    Examples:
         >>> from understudy import Predictor                       # doctest: +SKIP
         >>> predict = Predictor("artifacts/sst2")                  # doctest: +SKIP
         >>> predict("a film one would rather forget")              # doctest: +SKIP

@@ -53,7 +53,7 @@ def augment(
         output_dir: gets Parquet files in `rows/`, result.json and recipe.yaml. An interrupted run is
             resumed. `distill` reads it with `data.augmented`.
 
-    Example:
+    Examples:
         >>> understudy.augment(                                    # doctest: +SKIP
         ...     "bert-base-uncased", task="mrpc", data="nyu-mll/glue", output_dir="augmented/mrpc"
         ... ).content["augmented"]

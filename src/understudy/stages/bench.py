@@ -39,7 +39,7 @@ def bench(
         threads: threads per forward pass.
         output_dir: gets result.json and, if scores are known, a plot of score against latency.
 
-    Example:
+    Examples:
         >>> understudy.bench(["teachers/sst2", "artifacts/sst2:int8"]).content["rows"]  # doctest: +SKIP
         [{'model': 'teachers/sst2', 'threads': 1, 'batch': 1, 'length': 16, 'median_ms': …}, …]
     """

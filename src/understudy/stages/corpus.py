@@ -58,7 +58,7 @@ def corpus(
         output_dir: gets Arrow files in `train/` and `held-out/`, and result.json, which lists them with
             their counts and hashes. An interrupted run is resumed. `general` reads it.
 
-    Example:
+    Examples:
         >>> understudy.corpus(                                     # doctest: +SKIP
         ...     ["wiki/*.parquet"], tokenizer="bert-base-uncased", output_dir="corpora/wiki"
         ... ).content["corpus"]

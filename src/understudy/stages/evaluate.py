@@ -49,7 +49,7 @@ def evaluate(
         against: another model, scored on the same rows; differences come with paired intervals.
         output_dir: if given, gets result.json, and predictions.jsonl with the prediction for every row.
 
-    Example:
+    Examples:
         >>> understudy.evaluate("student", against="teacher").content["difference"]  # doctest: +SKIP
         {'dev': {'f1': {'value': -0.012, 'low': -0.031, 'high': 0.006}}}
     """

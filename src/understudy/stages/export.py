@@ -64,7 +64,7 @@ def export(
         speed: time the forms against torch, for the model card.
         output_dir: gets the artifact.
 
-    Example:
+    Examples:
         >>> understudy.export("students/sst2", output_dir="artifacts/sst2")  # doctest: +SKIP
         >>> from understudy.predictor import Predictor                           # doctest: +SKIP
         >>> Predictor("artifacts/sst2")("a fine film")["label"]              # doctest: +SKIP

@@ -62,7 +62,7 @@ def finetune(
             resumed.
         callbacks: callbacks of the transformers Trainer.
 
-    Example:
+    Examples:
         >>> understudy.finetune(                                    # doctest: +SKIP
         ...     "bert-base-uncased", task="mrpc", data="nyu-mll/glue", output_dir="teachers/mrpc"
         ... ).scores

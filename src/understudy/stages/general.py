@@ -52,7 +52,7 @@ def general(
         output_dir: gets the student in `student/`, its losses, result.json and recipe.yaml. An interrupted
             run is resumed.
 
-    Example:
+    Examples:
         >>> understudy.general(                                    # doctest: +SKIP
         ...     "bert-base-uncased", corpus="corpora/wiki", output_dir="students/general"
         ... ).content["held_out"]

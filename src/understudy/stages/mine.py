@@ -69,7 +69,7 @@ def mine(
         output_dir: gets Parquet files in `rows/` and result.json. An interrupted run is resumed. `distill`
             reads the rows with `unlabelled`.
 
-    Example:
+    Examples:
         >>> understudy.mine(                                       # doctest: +SKIP
         ...     ["wiki/*.parquet"], teacher="teachers/cola", output_dir="mined/cola"
         ... ).num_rows

@@ -29,7 +29,7 @@ def plan(
         settings: override the recipe, e.g. `{"teacher": "teachers/mrpc"}`.
         seconds: approximate duration of the measurement.
 
-    Example:
+    Examples:
         >>> understudy.plan("students/mrpc/recipe.yaml").hours      # doctest: +SKIP
         {'this machine': 0.21, 'H100': …, 'A100': …, 'laptop': …}
     """

@@ -118,7 +118,7 @@ class FunctionObjectives(Objectives):
         function: takes the student's and the teacher's `Representations` and the batch, and returns one loss
             per example: a tensor, or several by name.
 
-    Example:
+    Examples:
         >>> import torch
         >>> def cosine_loss(student, teacher, batch):
         ...     first = student.hidden[-1][:, 0], teacher.hidden[-1][:, 0]
@@ -149,7 +149,7 @@ class TinyBertObjectives(Objectives):
         relation_heads: regroup both models into this many heads; needed if their head counts differ.
         padded: include padding, as in the published code.
 
-    Example:
+    Examples:
         >>> TinyBertObjectives(layer_map="top", weights={"attention": 0.02}).projection
         'shared'
     """

@@ -121,7 +121,7 @@ class DistillationTrainer(OrderedTrainer):
         projections: trained projections to continue from.
         options: all other arguments of Trainer.
 
-    Example:
+    Examples:
         >>> trainer = DistillationTrainer(                                        # doctest: +SKIP
         ...     model=student, teacher=teacher, objectives=TinyBertObjectives(layer_map="uniform"),
         ...     args=TrainingArguments("out"), train_dataset=rows, processing_class=tokenizer,
