@@ -164,6 +164,7 @@ def run_from_recipe(
     callbacks: Sequence[TrainerCallback] = (),
 ) -> Distilled:
     """Run all stages of a recipe. See `run`."""
+    started = time.monotonic()
     recipe, output_dir = resolve_distillation(recipe), output_dir.expanduser().resolve()
     check_folder(output_dir)
     check_apart(output_dir, input_paths(recipe))
@@ -181,6 +182,7 @@ def run_from_recipe(
     logging.getLogger(announce.__module__).setLevel(logging.WARNING)
     try:
         seconds = _make_all(list(stages_of(planned, callbacks)), output_dir)
+        logger.info("All of it took %s.", _clock(time.monotonic() - started))
     finally:
         logging.getLogger(announce.__module__).setLevel(logging.NOTSET)
     content = summarize(recipe, output_dir) | {"seconds": seconds}
@@ -199,7 +201,6 @@ def announce_precision(recipe: Recipe) -> None:
 
 def _make_all(stages: Sequence[Stage], output_dir: Path) -> dict[str, float]:
     """Run the stages that are not up to date; return the seconds each stage took when it was last run."""
-    started = time.monotonic()
     for number, stage in enumerate(stages, 1):
         place = f"[{number}/{len(stages)}]"
         before = time.monotonic()
@@ -209,7 +210,6 @@ def _make_all(stages: Sequence[Stage], output_dir: Path) -> dict[str, float]:
         figures = stage.figures()
         took = f"in {_clock(time.monotonic() - before)}" if made else "unchanged, not made again"
         logger.info("%s ✓ %s %s%s", place, stage.title, took, f": {figures}" if figures else "")
-    logger.info("All of it took %s.", _clock(time.monotonic() - started))
     taken: dict[str, float] = _read_state(output_dir).get(SECONDS, {})
     return {stage.name: taken[stage.name] for stage in stages if stage.name in taken}
 
