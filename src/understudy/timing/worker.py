@@ -20,9 +20,9 @@ def work() -> None:
     """Open the model at the first question, and answer questions until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # libraries may print to standard output
-    candidate, threads = pickle.load(sys.stdin.buffer)
     run: Run | None = None
-    with contextlib.suppress(EOFError, KeyboardInterrupt):
+    with contextlib.suppress(EOFError, KeyboardInterrupt, BrokenPipeError):
+        candidate, threads = pickle.load(sys.stdin.buffer)
         while True:
             question = pickle.load(sys.stdin.buffer)
             answer: Any
@@ -33,6 +33,7 @@ def work() -> None:
                 answer = UnderstudyError(f"{candidate.name}: {error}")
             pickle.dump(answer, answers)
             answers.flush()
+    os._exit(0)  # whoever asked may be gone: nothing is left to be said, not even at the end
 
 
 def time_passes(run: Run, candidate: Candidate, batch: int, length: int, count: int) -> list[float]:
