@@ -62,7 +62,7 @@ def test_candidates_are_those_of_one_pass_per_word(assets: Path) -> None:
 
 def test_what_stands_beside_a_text_changes_nothing_in_bf16(assets: Path) -> None:
     masked = masked_words(assets, bf16=True)
-    asked = questions(assets)[::4]  # emulated on some CPUs
+    asked = questions(assets)[:12]  # few: some CPUs emulate bf16
     together = dict(zip(asked, masked(asked), strict=True))
     for part in (asked[5:6], asked[::7], asked[::-1]):
         assert masked(part) == [together[question] for question in part]
