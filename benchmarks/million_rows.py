@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import json
 import os
 import random
@@ -114,9 +115,9 @@ def measure(path: Path, tokenizer_name: str, *, unlabelled: bool) -> dict[str, f
     start = time.perf_counter()
     task = get_task("classification")
     split = "unlabelled" if unlabelled else "train"
-    settings = (
-        DataSettings(dev=str(path), unlabelled=[str(path)]) if unlabelled else DataSettings(train=str(path))
-    )
+    settings = DataSettings(train=str(path))
+    if unlabelled:
+        settings = DataSettings(dev=str(write_dev(path)), unlabelled=[str(path)])
     splits = ["train", "dev"] if unlabelled else ["train"]
     data = load_data(task, settings, splits)
     encoded = encode(data.splits[split], task.kind, tokenizer, max_length=64)
@@ -127,6 +128,18 @@ def measure(path: Path, tokenizer_name: str, *, unlabelled: bool) -> dict[str, f
     sampler.join()
     assert len(encoded) == data.reports[split].num_read
     return {"before_mb": round(before), "peak_mb": round(peak), "seconds": round(seconds, 1)}
+
+
+def write_dev(path: Path) -> Path:
+    """Write a development set: other texts, with the labels of the first rows."""
+    file = path.with_name("dev.csv")
+    with path.open(newline="") as rows, file.open("w", newline="") as dev:
+        reader = csv.DictReader(rows)
+        writer = csv.DictWriter(dev, reader.fieldnames or ())
+        writer.writeheader()
+        for row in itertools.islice(reader, 100):
+            writer.writerow({**row, "text": f"development: {row['text']}"})
+    return file
 
 
 def read_predictions(encoded: Any, kind: Any, tokenizer: Any, folder: Path) -> None:
