@@ -19,7 +19,7 @@ from understudy.data.encode import LABELLED
 from understudy.data.load import TaskData
 from understudy.distillation.rows import Prepared
 from understudy.distillation.runs import remove_checkpoints, save_model, train_to_the_end
-from understudy.distillation.teachers import HeldOut, make_trainer, start_model
+from understudy.distillation.teachers import HeldOut, hold_out_rows, make_trainer, start_model
 from understudy.errors import RecipeError
 from understudy.evaluation.score import prepare_split, score_model
 from understudy.models.pretrained import load_config, load_model
@@ -62,19 +62,12 @@ def train_folds(
     if recipe.folds > len(rows):
         raise RecipeError(f"folds must be at most the number of training rows, {len(rows)}.")
     folds = fold_numbers(len(rows), recipe.folds, recipe.seed)
-    numbers, encoded = np.asarray(rows["row"][:]), np.asarray(prepared.train["row"][:])
     scores = []
     for fold in range(recipe.folds):
         folder = output_dir / FOLDS / str(fold)
         if not (folder / RESULT).exists():
             logger.info("Fold %d of %d", fold + 1, recipe.folds)
-            is_own = np.isin(encoded, numbers[folds == fold])
-            part = HeldOut(
-                prepared.train.select(np.flatnonzero(~is_own)),
-                prepared.train.select(np.flatnonzero(is_own)),
-                rows.select(np.flatnonzero(folds != fold)),
-                rows.select(np.flatnonzero(folds == fold)),
-            )
+            part = hold_out_rows(prepared, np.flatnonzero(folds == fold))
             _train_fold(recipe, prepared, part, folder, callbacks)
         if torch.distributed.is_initialized():
             torch.distributed.barrier()

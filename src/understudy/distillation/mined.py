@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from understudy.augmentation.settings import AugmentSettings
 from understudy.augmentation.shards import load_masked_words
 from understudy.data.documents import Piece
-from understudy.data.encode import encode
 from understudy.data.load import load_unlabelled
 from understudy.data.settings import DataSettings
 from understudy.distillation.recipes import with_data_of
 from understudy.errors import DataError, RecipeError
-from understudy.evaluation.score import predict_logits
+from understudy.evaluation.score import predict_logits, prepare_split
 from understudy.jobs import Engine
 from understudy.mining.found import Found, count_sentences, drop_duplicates, embed_all, merge_found
 from understudy.mining.rows import pair_rows, single_rows
@@ -111,12 +110,12 @@ def search_corpus(
     Args:
         folder: keeps what was found in each piece, so that an interrupted search goes on.
     """
-    embed = prepare_search(texts, settings, pieces, folder)
+    embed, queries_QD = prepare_search(texts, settings, pieces, folder)
     parts = [found_path(folder, number) for number in range(len(pieces))]
     lengths = length_range(texts.queries)
     run_pass("Searching", engine, workers, parts, make_search_job, settings, lengths, pieces, folder)
     found = merge_found(parts, len(texts.queries), settings.neighbours)
-    queries_QD, excluded_ED = (embed_all(part, embed) for part in (texts.queries, texts.excluded))
+    excluded_ED = embed_all(texts.excluded, embed)
     found, counts = drop_duplicates(found, embed, queries_QD, excluded_ED, settings.duplicate)
     counts["sentences"] = sum(map(count_sentences, parts))
     return found, counts
@@ -164,15 +163,14 @@ def predicted_groups(
     loaded, _ = load_unlabelled(task, DataSettings(unlabelled=[str(file)]), labels)
     assert len(loaded) == len(rows)
     tokenizer = load_tokenizer(recipe.teacher)
-    encoded = encode(loaded, task.kind, tokenizer, max_length=recipe.max_length, stride=recipe.data.stride)
-    order = np.argsort(-np.asarray(encoded["length"][:]), kind="stable")
+    split = prepare_split(task, loaded, tokenizer, max_length=recipe.max_length, stride=recipe.data.stride)
     model = load_model(recipe.teacher, task, labels, fine_tuned=True)
-    logits = predict_logits(model, tokenizer, encoded.select(order), batch_size=64)
+    logits = predict_logits(model, tokenizer, split.encoded, batch_size=64)
     found = task.kind.prediction_groups(logits)
     if found is None:
         return None
     groups = np.empty(len(rows), np.int64)
-    groups[order] = found
+    groups[np.asarray(split.encoded["row"][:])] = found
     return groups
 
 

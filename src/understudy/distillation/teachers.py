@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
+from numpy.typing import NDArray
 from transformers import PreTrainedModel, TrainerCallback, TrainingArguments
 
 from understudy.data.encode import Collator
@@ -56,9 +57,14 @@ def hold_out(prepared: Prepared, share: float, seed: int) -> HeldOut:
     count = max(1, round(share * len(rows)))
     if count >= len(rows):
         raise RecipeError(f"held_out leaves nothing to learn from: {count} of {len(rows)} rows are held out.")
-    held, learnt = np.sort(order[:count]), np.sort(order[count:])
-    numbers = np.asarray(rows["row"][:])
-    is_held = np.isin(np.asarray(prepared.train["row"][:]), numbers[held])
+    return hold_out_rows(prepared, np.sort(order[:count]))
+
+
+def hold_out_rows(prepared: Prepared, held: NDArray[np.int64]) -> HeldOut:
+    """Split the training rows into those at the given places and the others."""
+    rows = prepared.data.splits["train"]
+    learnt = np.setdiff1d(np.arange(len(rows)), held)
+    is_held = np.isin(np.asarray(prepared.train["row"][:]), np.asarray(rows["row"][:])[held])
     return HeldOut(
         prepared.train.select(np.flatnonzero(~is_held)),
         prepared.train.select(np.flatnonzero(is_held)),

@@ -56,8 +56,10 @@ def document_sentences(
         for paragraph in (document or "").split("\n"):
             sentences = _split(paragraph)
             for place, text in enumerate(sentences):
+                if not fits(text):
+                    continue
                 key = fingerprint(text)
-                if not fits(text) or key in seen or key in excluded:
+                if key in seen or key in excluded:
                     continue
                 seen.add(key)
                 following = sentences[place + 1] if place + 1 < len(sentences) else ""

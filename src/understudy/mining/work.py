@@ -16,7 +16,7 @@ from understudy.mining.found import embed_all, search_piece
 from understudy.mining.sentences import fingerprint
 from understudy.mining.settings import MineSettings
 from understudy.mining.task_texts import TaskTexts
-from understudy.mining.vectors import Embed, StateVectors, StaticVectors, static_table
+from understudy.mining.vectors import Embed, StateVectors, StaticVectors, Vectors, static_table
 from understudy.models.pretrained import load_encoder, load_tokenizer
 
 TABLE, QUERIES, EXCLUDED = "table.npy", "queries.npy", "excluded.npy"
@@ -29,8 +29,14 @@ def found_path(folder: Path, number: int) -> Path:
     return folder / f"part-{number:06d}.parquet"
 
 
-def prepare_search(texts: TaskTexts, settings: MineSettings, pieces: Sequence[Piece], folder: Path) -> Embed:
-    """Write what all workers read: vectors of tokens and of the task's texts, and texts to leave out."""
+def prepare_search(
+    texts: TaskTexts, settings: MineSettings, pieces: Sequence[Piece], folder: Path
+) -> tuple[Embed, Vectors]:
+    """Write what all workers read: vectors of tokens and of the task's texts, and texts to leave out.
+
+    Returns:
+        The function that turns sentences into vectors, and the vectors of the task's texts.
+    """
     if settings.vectors == "static" and not (folder / TABLE).exists():
         sample = (text for piece in pieces for text in read_documents(piece, settings.column) if text)
         encoder = str(settings.encoder)
@@ -38,10 +44,11 @@ def prepare_search(texts: TaskTexts, settings: MineSettings, pieces: Sequence[Pi
         table = static_table(load_tokenizer(encoder), load_encoder(encoder), counted)
         write_array(folder / TABLE, table)
     embed = load_embed(settings, folder)
-    write_array(folder / QUERIES, embed_all(texts.queries, embed))
+    queries_QD = embed_all(texts.queries, embed)
+    write_array(folder / QUERIES, queries_QD)
     keys = {fingerprint(text) for text in (*texts.train, *texts.excluded)}
     write_array(folder / EXCLUDED, np.frombuffer(b"".join(sorted(keys)), np.uint8).reshape(len(keys), -1))
-    return embed
+    return embed, queries_QD
 
 
 def load_embed(settings: MineSettings, folder: Path) -> Embed:
