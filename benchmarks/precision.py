@@ -84,7 +84,8 @@ def time_steps(options: argparse.Namespace) -> float:
     from transformers import AutoModel, AutoTokenizer
 
     from understudy import DistillationTrainer, TinyBertObjectives
-    from understudy.models.student import StudentSettings, student_config
+    from understudy.models.settings import StudentSettings
+    from understudy.models.student import student_config
     from understudy.training.arguments import build_arguments
     from understudy.training.cpu import tune_cpu
 

@@ -32,7 +32,8 @@ from understudy.data.settings import DataSettings
 from understudy.distillation.layers import match
 from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_tokenizer
-from understudy.models.student import StudentSettings, load_student
+from understudy.models.settings import StudentSettings
+from understudy.models.student import load_student
 from understudy.models.teacher import cast_linears, load_teacher
 from understudy.recipe.distillation import IntermediateSettings
 from understudy.training.arguments import build_arguments

@@ -1,4 +1,4 @@
-"""Atomic writes and content hashes of files."""
+"""Patterns, atomic writes and content hashes of files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_pattern(source: str) -> bool:
+    """Return whether a source is a glob pattern."""
+    return not Path(source).expanduser().exists() and any(sign in source for sign in "*?[")
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from pathlib import Path
+
+from understudy.errors import ModelError
+
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?(@.+)?")
 
 
 def split_revision(name: str) -> tuple[str, str | None]:
@@ -15,3 +21,25 @@ def split_revision(name: str) -> tuple[str, str | None]:
         return name, None
     name, _, revision = name.partition("@")
     return name, revision or None
+
+
+def check_model_name(name: str, key: str) -> None:
+    """Refuse a model that is no folder here and cannot be one on the hub, without asking the hub.
+
+    Args:
+        key: what the model is for, in messages.
+    """
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return
+    if path.is_file():
+        raise ModelError(f"{key} must be a folder or a hub name; {name} is a file.")
+    # The hub has user/name: nothing deeper, and nothing below a folder that is here.
+    below_a_folder = "/" in name and path.parent.is_dir()
+    if name.startswith((".", "/", "~")) or name.count("/") > 1 or below_a_folder:
+        beside = [one.name for one in path.parent.iterdir() if one.is_dir()] if path.parent.is_dir() else []
+        close = difflib.get_close_matches(path.name, beside, n=1)
+        hint = f" Did you mean {path.parent / close[0]}?" if close else " Check the path."
+        raise ModelError(f"{key}: there is no folder {name}.{hint}")
+    if not _HUB_NAME.fullmatch(name):
+        raise ModelError(f"{key} must be a folder, or a hub name like user/name; got {name!r}.")

@@ -14,6 +14,7 @@ from typing import Any
 import onnx
 import pytest
 import torch
+import yaml
 from exported import FAMILIES, TRAINING, fine_tune, write_encoder
 from kinds import EXAMPLES, same
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerFast
@@ -121,6 +122,40 @@ def test_probabilities_are_torchs_and_batches_do_not_matter(shipped: tuple[Path,
         assert list(predict(text)["probabilities"].values()) == pytest.approx(expected, abs=1e-5)
     assert [answer.get("truncated", False) for answer in answers] == [False, False, False, True]
     assert predict([]) == []
+
+
+def test_a_temperature_changes_probabilities_and_no_prediction(
+    shipped: tuple[Path, Path], tmp_path: Path
+) -> None:
+    _, folder = shipped
+    shutil.copytree(folder, tmp_path / "artifact")
+    content = json.loads((folder / "artifact.json").read_text("utf-8"))
+    assert content["temperature"] == 1.0  # there are too few development rows to fit one
+    (tmp_path / "artifact" / "artifact.json").write_text(json.dumps({**content, "temperature": 2.0}), "utf-8")
+    texts = ["good film", "it was awful", "the cat"]
+    plain, warm = Predictor(folder)(texts), Predictor(tmp_path / "artifact")(texts)
+    for one, other in zip(plain, warm, strict=True):
+        assert other["label"] == one["label"]
+        # At a temperature of 2, odds are square roots.
+        roots = {name: value**0.5 for name, value in one["probabilities"].items()}
+        expected = {name: root / sum(roots.values()) for name, root in roots.items()}
+        assert other["probabilities"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_an_export_calibrates_on_enough_development_rows(shipped: tuple[Path, Path], tmp_path: Path) -> None:
+    model, _ = shipped
+    dev = Path(yaml.safe_load((model / "recipe.yaml").read_text())["data"]["dev"])
+    header, *rows = dev.read_text("utf-8").splitlines()
+    (tmp_path / "dev.csv").write_text("\n".join([header, *rows * 20]), "utf-8")
+    settings = {"data.dev": str(tmp_path / "dev.csv")}
+    made = understudy.export(model, output_dir=tmp_path / "out", settings=settings, speed=False)
+    found = made.content["details"]["calibration"]
+    assert made.content["temperature"] == found["temperature"] != 1.0
+    assert found["num_decisions"] == 20 * len(rows)
+    assert found["error_after"] <= found["error_before"]
+    assert "expected calibration error" in " ".join(
+        (tmp_path / "out" / "README.md").read_text("utf-8").split()
+    )
 
 
 def test_what_an_artifact_is_made_of(shipped: tuple[Path, Path]) -> None:

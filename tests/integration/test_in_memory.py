@@ -93,6 +93,11 @@ def test_a_run_from_memory(rows: DatasetDict, recipe: Path, tmp_path: Path) -> N
     assert student.difference["dev"]["balanced_accuracy"].value == pytest.approx(
         student.scores["dev"]["balanced_accuracy"] - teacher.scores["balanced_accuracy"].value
     )
+    # A notebook shows the models side by side, and the score of what is shipped.
+    shown = student._repr_html_()
+    assert all(f"<td>{one.name}</td>" in shown for one in student.models)
+    assert f"<td>{int8.scores['balanced_accuracy']}</td>" in shown
+    assert f"balanced_accuracy {int8.scores['balanced_accuracy'].value:.3f}" in repr(student)
     report = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "Learnt from 24 labelled rows and 20 rows without labels." in report
     # The same objects again: every stage is unchanged.
@@ -116,6 +121,8 @@ def test_a_teacher_and_a_student_from_memory(
         model, processing_class=tokenizer, student=model, output_dir=tmp_path / "out", **given
     )
     assert student.parameters == student.teacher_parameters == model.num_parameters()
+    assert "<td>teacher</td>" in (shown := student._repr_html_())
+    assert f"<td>{student.intervals['dev']['accuracy']}</td>" in shown
     loaded = AutoTokenizer.from_pretrained(tmp_path / "out" / "student")
     assert loaded("the cat")["input_ids"] == tokenizer("the cat")["input_ids"]
     # Beside a teacher in a folder, a student needs no tokenizer: it reads the same tokens.

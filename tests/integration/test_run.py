@@ -261,6 +261,18 @@ def test_a_teacher_is_told_from_an_encoder(
     assert not (tmp_path / "run").exists()
 
 
+def test_your_own_file_needs_no_settings(encoder: Path, tmp_path: Path) -> None:
+    """The shipped recipe for such files is found, and the columns are named by options."""
+    rows = "".join(f"the {noun} was {word},{word}\n" for noun in "abcdefghij" for word in ("good", "bad"))
+    (tmp_path / "rows.csv").write_text("review,stars\n" + rows, "utf-8")
+    given = ["run", str(encoder), "--train", str(tmp_path / "rows.csv"), "--split", "0.3", "--text", "review"]
+    given += ["--label", "stars", "--student", "1l-16d", "--check", "--output-dir", str(tmp_path / "out")]
+    checked = CliRunner().invoke(app, given)
+    assert checked.exit_code == 0, checked.stderr
+    assert "Labels (2): bad, good" in checked.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_errors_stop_it_before_anything_is_written(recipe: Path, tmp_path: Path) -> None:
     with pytest.raises(PreflightError, match="layer_map"):
         understudy.run(

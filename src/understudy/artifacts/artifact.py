@@ -52,6 +52,7 @@ class Artifact:
         files: every file that a prediction needs, with its SHA-256.
         details: figures of the export, for information only.
         columns: the name of each field in the files that the student was trained on, if it has one.
+        temperature: divides the logits, so that probabilities are calibrated.
     """
 
     task: str
@@ -71,6 +72,7 @@ class Artifact:
     files: Mapping[str, str]
     details: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
+    temperature: float = 1.0
 
     def choose(self, model: str | None) -> ExportedModel:
         """Return a model by name, or the default."""

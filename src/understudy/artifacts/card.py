@@ -171,6 +171,13 @@ def _limits(artifact: Artifact, kind: RowKind) -> str:
             "- int8 rounds activations by the whole batch: beside others a text may get other last digits."
         )
     lines.append("- The scores are those of the development set named above; on other text it may do worse.")
+    calibration = artifact.details.get("calibration")
+    if calibration is not None:
+        lines.append(
+            f"- Its probabilities are calibrated with a temperature of {artifact.temperature:.2f}: the "
+            f"expected calibration error is {calibration['error_after']:.3f}, and "
+            f"{calibration['error_before']:.3f} without it."
+        )
     if artifact.details.get("labels_from") == "teacher":
         lines.append("- There were no development labels: the scores are agreement with the teacher.")
     return "\n".join(lines)

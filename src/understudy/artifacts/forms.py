@@ -23,6 +23,7 @@ from understudy.data.kind import Kind
 from understudy.data.load import TaskData
 from understudy.data.task import Task
 from understudy.errors import ModelError
+from understudy.evaluation.calibration import Calibration, calibrate
 from understudy.evaluation.outcomes import Logits
 from understudy.evaluation.score import (
     EvaluationSplit,
@@ -88,6 +89,19 @@ class FormMaker:
     logits: dict[str, Logits] = field(default_factory=dict)
     torch_scores: dict[str, Score] = field(default_factory=dict)
     scores: dict[str, Score] = field(default_factory=dict)
+    form_logits: dict[str, dict[str, Logits]] = field(default_factory=dict)
+
+    @property
+    def default(self) -> str:
+        """The form that is used if none is named."""
+        return "int8" if "int8" in self.models else "fp32"
+
+    def calibration(self) -> Calibration | None:
+        """Calibrate the default form on the first development set."""
+        split, rows = next(iter(self.subject.splits.items()))
+        logits = self.form_logits[self.default][split]
+        decisions = self.subject.kind.decisions(rows.rows, rows.encoded, logits)
+        return calibrate(*decisions) if decisions is not None else None
 
     def fp32(self) -> None:
         """Export fp32, and check that it reproduces torch's outputs."""
@@ -111,6 +125,7 @@ class FormMaker:
             )
         self.gates["fp32"] = {"rows": num_rows, "max_difference": difference, "largest_logit": largest}
         self.scores = self._scores(self.logits)
+        self.form_logits["fp32"] = self.logits
         self._add("fp32", "onnxruntime", [file], self.scores)
 
     def int8(self) -> None:
@@ -153,7 +168,8 @@ class FormMaker:
 
         def points_lost(file: Path) -> float:
             scores.clear()
-            scores.update(self._scores(self._logits(file, engine)))
+            self.form_logits[name] = self._logits(file, engine)
+            scores.update(self._scores(self.form_logits[name]))
             metric = self.subject.task.headline
             lost = [
                 100 * (self.scores[split].metrics[metric].value - score.metrics[metric].value)

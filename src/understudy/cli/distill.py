@@ -8,12 +8,18 @@ import typer
 
 from understudy.cli.options import (
     DataOption,
+    DevOption,
     JsonOption,
+    LabelOption,
     OutputOption,
     OverwriteOption,
     RecipeOption,
     SetOption,
+    SplitOption,
     TaskOption,
+    TextOption,
+    TextPairOption,
+    TrainOption,
     UnlabelledOption,
 )
 
@@ -38,6 +44,12 @@ def distill_command(
     ] = None,
     task: TaskOption = None,
     data: DataOption = None,
+    train: TrainOption = None,
+    dev: DevOption = None,
+    split: SplitOption = None,
+    text: TextOption = None,
+    text_pair: TextPairOption = None,
+    label: LabelOption = None,
     unlabelled: UnlabelledOption = None,
     recipe: RecipeOption = None,
     settings: SetOption = None,
@@ -63,6 +75,28 @@ def distill_command(
     The student is saved in `student/` and loads with plain transformers. After an interruption, run the same
     command again to resume.
     """
+    from understudy.distillation.recipes import distill_recipe
+    from understudy.recipe.inputs import check_inputs
+    from understudy.recipe.load import file_settings, parse_settings
+
+    overrides = {
+        **file_settings(train=train, dev=dev, split=split, text=text, text_pair=text_pair, label=label),
+        **({"data.unlabelled": unlabelled} if unlabelled else {}),
+        **parse_settings(settings or ()),
+    }
+    check_inputs(
+        distill_recipe(
+            teacher,
+            student=student,
+            method=method,
+            predictions=predictions,
+            task=task,
+            data=data,
+            recipe=recipe,
+            settings=overrides,
+        )
+    )
+
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_scores
     from understudy.pipeline.student import distill
@@ -75,9 +109,8 @@ def distill_command(
             predictions=predictions,
             task=task,
             data=data,
-            unlabelled=unlabelled or (),
             recipe=recipe,
-            settings=settings or (),
+            settings=overrides,
             output_dir=output_dir,
             overwrite=overwrite,
         )

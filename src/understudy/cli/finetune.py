@@ -8,12 +8,18 @@ import typer
 
 from understudy.cli.options import (
     DataOption,
+    DevOption,
     JsonOption,
+    LabelOption,
     OutputOption,
     OverwriteOption,
     RecipeOption,
     SetOption,
+    SplitOption,
     TaskOption,
+    TextOption,
+    TextPairOption,
+    TrainOption,
 )
 
 
@@ -24,6 +30,12 @@ def finetune_command(
     ] = None,
     task: TaskOption = None,
     data: DataOption = None,
+    train: TrainOption = None,
+    dev: DevOption = None,
+    split: SplitOption = None,
+    text: TextOption = None,
+    text_pair: TextPairOption = None,
+    label: LabelOption = None,
     recipe: RecipeOption = None,
     settings: SetOption = None,
     overwrite: OverwriteOption = False,
@@ -35,11 +47,22 @@ def finetune_command(
 
     Your own files, with columns guessed or named:
 
-    `understudy finetune bert-base-uncased --task classification --set data.train=train.csv
-    --set data.dev=dev.csv --set data.columns.text=review --output-dir teacher`
+    `understudy finetune bert-base-uncased --train train.csv --dev dev.csv --text review --label stars
+    --output-dir teacher`
 
     The result loads with plain transformers. After an interruption, run the same command again to resume.
     """
+    from understudy.distillation.recipes import finetune_recipe
+    from understudy.recipe.inputs import check_inputs
+    from understudy.recipe.load import file_settings, files_recipe, parse_settings
+
+    recipe = files_recipe("finetune", task, recipe, train)
+    overrides = {
+        **file_settings(train=train, dev=dev, split=split, text=text, text_pair=text_pair, label=label),
+        **parse_settings(settings or ()),
+    }
+    check_inputs(finetune_recipe(model, task=task, data=data, recipe=recipe, settings=overrides))
+
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_scores
     from understudy.stages.finetune import finetune
@@ -50,7 +73,7 @@ def finetune_command(
             task=task,
             data=data,
             recipe=recipe,
-            settings=settings or (),
+            settings=overrides,
             output_dir=output_dir,
             overwrite=overwrite,
         )

@@ -15,6 +15,19 @@ DataOption = Annotated[
     str | None,
     typer.Option("--data", help="Folder in the task's layout (GLUE's, SQuAD's …), or a hub dataset."),
 ]
+TrainOption = Annotated[
+    str | None, typer.Option("--train", help="Your training rows: CSV, TSV, JSONL or Parquet.")
+]
+DevOption = Annotated[str | None, typer.Option("--dev", help="Your rows to score on.")]
+SplitOption = Annotated[
+    float | None,
+    typer.Option("--split", help="Instead of --dev: the share of --train to hold out, e.g. 0.1."),
+]
+TextOption = Annotated[
+    str | None, typer.Option("--text", help="Column with the text. Guessed from its name if left out.")
+]
+TextPairOption = Annotated[str | None, typer.Option("--text-pair", help="Column with the second text.")]
+LabelOption = Annotated[str | None, typer.Option("--label", help="Column with the label.")]
 RecipeOption = Annotated[
     str | None, typer.Option("--recipe", help="Shipped recipe or YAML file; see `understudy recipes`.")
 ]

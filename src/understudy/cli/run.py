@@ -10,12 +10,18 @@ import typer
 
 from understudy.cli.options import (
     DataOption,
+    DevOption,
     JsonOption,
+    LabelOption,
     OutputOption,
     OverwriteOption,
     RecipeOption,
     SetOption,
+    SplitOption,
     TaskOption,
+    TextOption,
+    TextPairOption,
+    TrainOption,
     UnlabelledOption,
 )
 
@@ -36,6 +42,12 @@ def run_command(
     ] = None,
     task: TaskOption = None,
     data: DataOption = None,
+    train: TrainOption = None,
+    dev: DevOption = None,
+    split: SplitOption = None,
+    text: TextOption = None,
+    text_pair: TextPairOption = None,
+    label: LabelOption = None,
     unlabelled: UnlabelledOption = None,
     recipe: RecipeOption = None,
     settings: SetOption = None,
@@ -55,29 +67,35 @@ def run_command(
     distils, evaluates, exports to int8, times, and writes `report.html`. After an interruption, or with other
     settings, run the command again: stages that are finished and unchanged are skipped.
 
-    `understudy run TEACHER --task classification --set data.train=train.csv --set data.dev=dev.csv
-    --recipe desk-classification --output-dir runs/mine`
+    Your own file, a tenth of it held out to score on:
+
+    `understudy run bert-base-uncased --train reviews.csv --split 0.1 --text review --label stars
+    --output-dir runs/reviews`
     """
+    from understudy.distillation.recipes import preliminary_recipe
+    from understudy.recipe.inputs import check_inputs
+    from understudy.recipe.load import file_settings, files_recipe, parse_settings
+
+    recipe = files_recipe("desk", task, recipe, train)
+    overrides = {
+        **file_settings(train=train, dev=dev, split=split, text=text, text_pair=text_pair, label=label),
+        **({"data.unlabelled": unlabelled} if unlabelled else {}),
+        **({"tolerate": tolerate} if tolerate is not None else {}),
+        **parse_settings(settings or ()),
+    }
+    check_inputs(
+        preliminary_recipe(model, student=student, task=task, data=data, recipe=recipe, settings=overrides)
+    )
+
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_findings, print_run
     from understudy.data.load import announce
     from understudy.distillation.agreement import resolve_distillation
     from understudy.pipeline.preflight.checks import preflight
     from understudy.pipeline.run import announce_precision, check_folder, run_from_recipe, run_recipe
-    from understudy.recipe.load import parse_settings
-    from understudy.workspace.objects import unlabelled_settings
 
     with people_on_stderr(), say_how_to_continue("with the stage that it was in"):
-        built = run_recipe(
-            model,
-            student=student,
-            task=task,
-            data=data,
-            recipe=recipe,
-            settings=unlabelled_settings(unlabelled or ())
-            | ({"tolerate": tolerate} if tolerate is not None else {})
-            | parse_settings(settings or ()),
-        )
+        built = run_recipe(model, student=student, task=task, data=data, recipe=recipe, settings=overrides)
         if check:
             check_folder(output_dir)
             planned, findings = preflight(resolve_distillation(built), output_dir)

@@ -19,6 +19,7 @@ from fsspec.compression import available_compressions
 from fsspec.core import url_to_fs
 
 from understudy.errors import DataError
+from understudy.files import is_pattern
 
 Format = Literal["parquet", "jsonl", "text"]
 _FORMATS: dict[str, Format] = {
@@ -81,11 +82,6 @@ def find_files(sources: Sequence[str], *, key: str = "corpus.sources") -> dict[s
             )
         found |= files
     return found
-
-
-def is_pattern(source: str) -> bool:
-    """Return whether a source is a glob pattern."""
-    return not Path(source).expanduser().exists() and any(sign in source for sign in "*?[")
 
 
 def _list(url: str) -> dict[str, int]:

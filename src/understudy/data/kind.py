@@ -58,6 +58,8 @@ class RowKind(ABC):
         label_field: the field with the correct answer.
         has_named_labels: whether labels have names, which the model's config holds.
         has_windows: whether long contexts are read in overlapping windows.
+        has_classes: whether predictions are a choice among classes, which a temperature softens.
+        accepts_predictions: whether soft labels may come from a file of predictions.
         outputs: names of the model's outputs.
         is_per_token: whether outputs have a value for each token.
         sentence_fields: inputs that are plain text, for which similar sentences can be found in a corpus.
@@ -75,6 +77,8 @@ class RowKind(ABC):
     label_field: ClassVar[str] = "label"
     has_named_labels: ClassVar[bool] = False
     has_windows: ClassVar[bool] = False
+    has_classes: ClassVar[bool] = True
+    accepts_predictions: ClassVar[bool] = False
     outputs: ClassVar[tuple[str, ...]] = ("logits",)
     is_per_token: ClassVar[bool] = False
     sentence_fields: ClassVar[tuple[str, ...]] = ()
@@ -146,20 +150,16 @@ class Kind(RowKind):
     """A task kind with everything needed for training.
 
     Attributes:
-        has_classes: whether predictions are a choice among classes, which a temperature softens.
         has_plain_labels: whether the label of a row is one number, the id of a class or a score.
         has_agreement: whether agreement of two models on a row is defined.
         has_entities: whether rows have entities that augmentation may swap.
         picture: how a report plots the predictions: `confusion`, `scatter`, or None.
-        accepts_predictions: whether soft labels may come from a file of predictions.
     """
 
-    has_classes: ClassVar[bool] = True
     has_agreement: ClassVar[bool] = True
     has_plain_labels: ClassVar[bool] = True
     has_entities: ClassVar[bool] = False
     picture: ClassVar[str | None] = None
-    accepts_predictions: ClassVar[bool] = False
 
     @abstractmethod
     def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:
@@ -221,6 +221,15 @@ class Kind(RowKind):
 
     def prediction_groups(self, logits: tuple[NDArray[Any], ...]) -> NDArray[np.int64] | None:
         """Return a group for each prediction, to balance rows by; None if that is not meaningful."""
+        return None
+
+    def decisions(
+        self, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]
+    ) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+        """Return logits over classes and the correct class of each decision, to calibrate probabilities with.
+
+        None if predictions have no probabilities.
+        """
         return None
 
     def num_values(self, encoded: Dataset, labels: Sequence[str] | None) -> NDArray[np.int64]:

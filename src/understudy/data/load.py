@@ -93,7 +93,8 @@ def load_data(
     declared = settings.labels or task.labels or next(iter(sources.values())).labels
     names = tuple(declared) if declared else None
     if names is None and task.kind.has_named_labels:
-        names = _discover_labels(task, next(iter(sources.values())), labels)
+        first = next(iter(sources.values()))
+        names = _discover_labels(task, first.whole or first, labels)
     if "train" in splits and settings.unlabelled is not None:
         fields = [name for name in next(iter(sources.values())).columns if name in task.kind.inputs]
         sources[UNLABELLED] = unlabelled_source(task.kind, settings.unlabelled, settings.columns, fields)

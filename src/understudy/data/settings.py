@@ -30,6 +30,9 @@ class DataSettings(BaseModel):
     dev: str | None = None
     """Without it, a distillation holds out unlabelled rows, and the teacher's predictions are their labels:
     scores say how far the student agrees with its teacher."""
+    dev_share: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
+    """The share of `train` to hold out and score on, instead of `dev`. A hash of a row's text decides which
+    side it is on, so equal texts are on the same side."""
     test: str | None = None
     unlabelled: list[str] | None = None
     """Rows without labels: files, folders or patterns, e.g. `[texts/*.parquet]`. Plain text (`.txt`) has one

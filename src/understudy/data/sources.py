@@ -1,4 +1,7 @@
-"""The sources of rows: a user's files, a folder in a task's published layout, or the hub."""
+"""The sources of rows: a user's files, a folder in a task's published layout, or the hub.
+
+`datasets` and pyarrow are imported only where they are needed: a wrong column is then found at once.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,10 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
-
-import datasets
-import pyarrow.parquet as pq
-from datasets import ClassLabel, List
 
 from understudy.data.columns import guess_columns
 from understudy.data.raw_rows import RawRow
@@ -34,19 +34,26 @@ class Source:
 
     Attributes:
         name: its name in messages: the path, or the hub name.
-        key: a hash of its content.
+        make_key: hashes its content.
         rows: reads it from the start, each time it is called.
         columns: our fields with its columns.
         labels: label names in the order of their ids, if the source declares them.
         guessed: whether the columns were guessed from their names.
+        whole: the source that it is a part of, which has all labels.
     """
 
     name: str
-    key: str
+    make_key: Callable[[], str]
     rows: Callable[[], Iterator[RawRow]]
     columns: Mapping[str, str | int]
     labels: tuple[str, ...] | None
     guessed: bool = False
+    whole: Source | None = None
+
+    @cached_property
+    def key(self) -> str:
+        """A hash of its content."""
+        return self.make_key()
 
 
 def dev_splits(task: Task, settings: DataSettings) -> tuple[str, ...]:
@@ -69,18 +76,21 @@ def check_settings(task: Task, settings: DataSettings) -> None:
             f"data.source and data.{files[0]} exclude each other; got both. Give a folder or hub "
             "name, or give files."
         )
+    if settings.dev_share is not None and (settings.dev is not None or settings.train is None):
+        other = "data.dev excludes it" if settings.dev is not None else "it needs data.train"
+        raise RecipeError(f"data.dev_share holds out training rows to score on; {other}.")
     on_hub = settings.source is not None and (
         not Path(settings.source).expanduser().exists()
-        or _is_dataset_copy(task, Path(settings.source).expanduser())
+        or is_dataset_copy(task, Path(settings.source).expanduser())
     )
     for name in ("config", "splits"):
         if getattr(settings, name) and not on_hub:
             raise RecipeError(f"data.{name} has an effect on hub datasets only; leave it out for files.")
-    if settings.stride is not None and not task.kind.has_windows:
-        raise RecipeError(f"data.stride has no effect on {task.kind}, which reads no windows; leave it out.")
+    if settings.stride is not None and not task.rows.has_windows:
+        raise RecipeError(f"data.stride has no effect on {task.rows}, which reads no windows; leave it out.")
     if settings.labels is not None:
-        if not task.kind.has_named_labels:
-            raise RecipeError(f"data.labels has no effect on {task.kind}; leave it out.")
+        if not task.rows.has_named_labels:
+            raise RecipeError(f"data.labels has no effect on {task.rows}; leave it out.")
         if len(set(settings.labels)) != len(settings.labels):
             raise RecipeError(f"data.labels must differ from each other; got {settings.labels}.")
         if task.labels and set(settings.labels) != set(task.labels):
@@ -88,7 +98,7 @@ def check_settings(task: Task, settings: DataSettings) -> None:
                 f"data.labels must be an order of {list(task.labels)} for task {task.name}; got "
                 f"{settings.labels}."
             )
-    fields = task.kind.fields
+    fields = task.rows.fields
     for name in settings.columns:
         if name not in fields:
             raise RecipeError(f"data.columns.{name} must be one of {', '.join(fields)}; got {name!r}.")
@@ -100,13 +110,14 @@ def find_source(task: Task, settings: DataSettings, split: str) -> Source:
         return _augmented_source(task, Path(settings.augmented).expanduser())
     if settings.source is None:
         path = getattr(settings, split, None) if split in SPLITS else None
+        if settings.dev_share is not None and split in ("train", "dev"):
+            whole = _given_source(task, settings, Path(str(settings.train)).expanduser())
+            return _part(whole, task, settings.dev_share, split)
         if path is None:
             raise RecipeError(f"data.{split} must be given: this needs the {split} split.")
-        if is_saved_dataset(Path(path).expanduser()):
-            return _saved_dataset_source(task, settings, Path(path).expanduser())
-        return _file_source(task, settings, Path(path))
+        return _given_source(task, settings, Path(path).expanduser())
     folder = Path(settings.source).expanduser()
-    if _is_dataset_copy(task, folder):
+    if is_dataset_copy(task, folder):
         return _hub_source(task, settings, split)
     if folder.is_dir():
         return _folder_source(task, settings, folder, split)
@@ -119,7 +130,33 @@ def find_source(task: Task, settings: DataSettings, split: str) -> Source:
     return _hub_source(task, settings, split)
 
 
-def _is_dataset_copy(task: Task, folder: Path) -> bool:
+def _given_source(task: Task, settings: DataSettings, path: Path) -> Source:
+    source = _saved_dataset_source if is_saved_dataset(path) else _file_source
+    return source(task, settings, path)
+
+
+def _part(whole: Source, task: Task, share: float, split: str) -> Source:
+    """Return the rows of one side of `data.dev_share`. Rows that cannot be read are training rows."""
+    columns = [whole.columns[name] for name in task.rows.inputs if name in whole.columns]
+
+    def is_dev(row: RawRow) -> bool:
+        content = json.dumps([row.values.get(column) for column in columns], default=str)
+        digest = hashlib.sha256(content.encode(errors="surrogatepass")).digest()
+        return row.problem is None and int.from_bytes(digest[:8]) < share * 2**64
+
+    def rows() -> Iterator[RawRow]:
+        return (row for row in whole.rows() if is_dev(row) == (split == "dev"))
+
+    return replace(
+        whole,
+        name=f"{whole.name} ({split})",
+        make_key=lambda: f"{whole.key}-{split}-{share}",
+        rows=rows,
+        whole=whole,
+    )
+
+
+def is_dataset_copy(task: Task, folder: Path) -> bool:
     """Return whether a folder is a copy of a hub dataset: Parquet files, but not the task's own layout."""
     if not folder.is_dir() or next(folder.rglob("*.parquet"), None) is None:
         return False
@@ -162,8 +199,8 @@ def _file_source(
             if row.problem:
                 report.add(row.where, row.problem)
         refuse_if_bad(report)
-    named, guessed = guess_columns(task.kind, columns, list(first or ()), str(path))
-    return Source(str(path), _hash_path(path), rows, named, None, guessed)
+    named, guessed = guess_columns(task.rows, columns, list(first or ()), str(path))
+    return Source(str(path), partial(_hash_path, path), rows, named, None, guessed)
 
 
 def _augmented_source(task: Task, folder: Path) -> Source:
@@ -183,13 +220,15 @@ def _augmented_source(task: Task, folder: Path) -> Source:
             raise DataError(
                 f"data.augmented: {file} is not what understudy augment wrote. Run it again with --overwrite."
             )
+    import pyarrow.parquet as pq
+
     found = set(pq.read_schema(files[0]).names)
-    columns = {name: name for name in task.kind.fields if name in found}
+    columns = {name: name for name in task.rows.fields if name in found}
 
     def rows() -> Iterator[RawRow]:
         return itertools.chain.from_iterable(read_file(file) for file in files)
 
-    return Source(str(folder), hash_file(result), rows, columns, None)
+    return Source(str(folder), partial(hash_file, result), rows, columns, None)
 
 
 def _folder_source(task: Task, settings: DataSettings, folder: Path, split: str) -> Source:
@@ -209,6 +248,8 @@ def _folder_source(task: Task, settings: DataSettings, folder: Path, split: str)
 
 
 def _hub_source(task: Task, settings: DataSettings, split: str) -> Source:
+    import datasets
+
     name, revision = split_revision(str(settings.source))
     hub = task.hub or Hub(name, None, {})
     config = settings.config or (hub.config if hub.dataset == name else None)
@@ -228,7 +269,7 @@ def _hub_source(task: Task, settings: DataSettings, split: str) -> Source:
     # A copy of the task's own dataset has its columns; another dataset may not.
     usual = hub.columns if set(hub.columns.values()) <= set(dataset.column_names) else {}
     columns = settings.columns or usual
-    return _dataset_source(task, dataset, columns, f"{name} ({hub_split})", dataset._fingerprint)
+    return _dataset_source(task, dataset, columns, f"{name} ({hub_split})", lambda: str(dataset._fingerprint))
 
 
 def is_saved_dataset(folder: Path) -> bool:
@@ -246,16 +287,20 @@ def hash_saved_dataset(folder: Path) -> str:
 
 
 def _saved_dataset_source(task: Task, settings: DataSettings, folder: Path) -> Source:
+    import datasets
+
     dataset = datasets.load_from_disk(str(folder)).with_format(None)
-    return _dataset_source(task, dataset, settings.columns, str(folder), hash_saved_dataset(folder))
+    return _dataset_source(task, dataset, settings.columns, str(folder), partial(hash_saved_dataset, folder))
 
 
 def _dataset_source(
-    task: Task, dataset: Any, columns: Mapping[str, str | int], name: str, key: str
+    task: Task, dataset: Any, columns: Mapping[str, str | int], name: str, make_key: Callable[[], str]
 ) -> Source:
     """Return the rows of a `datasets.Dataset`, with the label names that its features declare."""
-    named, guessed = guess_columns(task.kind, columns, dataset.column_names, name)
-    label_column = named.get(task.kind.label_field)
+    from datasets import ClassLabel, List
+
+    named, guessed = guess_columns(task.rows, columns, dataset.column_names, name)
+    label_column = named.get(task.rows.label_field)
     feature = dataset.features.get(label_column)
     feature = feature.feature if isinstance(feature, List) else feature
     labels = tuple(feature.names) if isinstance(feature, ClassLabel) else None
@@ -266,7 +311,7 @@ def _dataset_source(
                 values = {**values, label_column: _label_names(values[label_column], labels)}
             yield RawRow(f"row {number}", values)
 
-    return Source(name, key, rows, named, labels, guessed)
+    return Source(name, make_key, rows, named, labels, guessed)
 
 
 def _label_names(value: Any, labels: Sequence[str]) -> Any:

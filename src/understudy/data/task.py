@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from understudy.data.kind import Kind
+from understudy.data.kind import Kind, RowKind
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class Task:
     """A row of the task table.
 
     Attributes:
+        rows: its kind without torch.
+        find_kind: returns the whole kind of that name.
         labels: label names in the order of their ids; None if the data determines them.
         metrics: official metrics; the first is the headline.
         max_length: tokens, including special tokens.
@@ -48,7 +50,8 @@ class Task:
     """
 
     name: str
-    kind: Kind
+    rows: RowKind
+    find_kind: Callable[[str], Kind]
     metrics: tuple[str, ...]
     max_length: int = 128
     labels: tuple[str, ...] | None = None
@@ -58,8 +61,13 @@ class Task:
     unanswerable: bool = False
 
     @property
+    def kind(self) -> Kind:
+        """Its kind with everything needed for training; the first use imports torch."""
+        return self.find_kind(self.rows.name)
+
+    @property
     def auto_class(self) -> str:
-        return self.kind.auto_class
+        return self.rows.auto_class
 
     def with_metric(self, name: str) -> Task:
         """Return the task with another metric in front of its own."""

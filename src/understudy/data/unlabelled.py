@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import datasets
 import fsspec
 import numpy as np
 from numpy.typing import NDArray
@@ -53,12 +52,16 @@ def unlabelled_source(
 
     # Which column is read as which field decides the rows as much as the files do.
     read_as = [[file.suffix, {name: own[name] for name in fields}] for file, own in named.items()]
-    digest = hashlib.sha256(json.dumps(read_as).encode())
-    for file in files:
-        content = hash_saved_dataset(file) if file.is_dir() else hash_file(file)
-        digest.update(bytes.fromhex(content))
+
+    def make_key() -> str:
+        digest = hashlib.sha256(json.dumps(read_as).encode())
+        for file in files:
+            content = hash_saved_dataset(file) if file.is_dir() else hash_file(file)
+            digest.update(bytes.fromhex(content))
+        return digest.hexdigest()
+
     name = str(files[0]) if len(files) == 1 else f"{len(files)} files without labels"
-    return Source(name, digest.hexdigest(), rows, {field: field for field in fields}, None)
+    return Source(name, make_key, rows, {field: field for field in fields}, None)
 
 
 def unlabelled_files(given: Sequence[str], *, key: str = "data.unlabelled") -> list[Path]:
@@ -81,6 +84,8 @@ def unlabelled_files(given: Sequence[str], *, key: str = "data.unlabelled") -> l
 
 def _read(kind: RowKind, file: Path, columns: Mapping[str, str | int]) -> Iterator[RawRow]:
     if file.is_dir():
+        import datasets  # imported here because it takes a second
+
         dataset = datasets.load_from_disk(str(file)).with_format(None)
         return (RawRow(f"row {number}", dict(values)) for number, values in enumerate(dataset))
     is_plain = file.suffix.lower() == ".txt" and "text" in kind.inputs

@@ -41,7 +41,7 @@ def resolve_distillation(recipe: Recipe) -> Recipe:
     """
     recipe = resolve_paths(recipe)
     data, task = recipe.data, recipe.task_definition
-    has_dev = data.source is not None or data.dev is not None
+    has_dev = any(one is not None for one in (data.source, data.dev, data.dev_share))
     if has_dev or data.unlabelled is None or recipe.teacher is None:
         return recipe
     if not task.kind.has_plain_labels:

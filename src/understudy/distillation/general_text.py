@@ -19,11 +19,8 @@ from understudy.distillation.runs import whole_batch
 from understudy.errors import DataError, ModelError, RecipeError
 from understudy.models.pretrained import check_max_length, hash_tokenizer, load_encoder, load_tokenizer
 from understudy.models.projections import saved_projections
-from understudy.models.student import (
-    base_config,
-    check_start,
-    load_student,
-)
+from understudy.models.settings import check_start
+from understudy.models.student import base_config, load_student
 from understudy.models.teacher import freeze
 from understudy.recipe.distillation import GeneralSettings
 from understudy.recipe.recipe import Recipe

@@ -30,7 +30,8 @@ from understudy.distillation.runs import (
 from understudy.errors import RecipeError
 from understudy.models.pretrained import load_model
 from understudy.models.projections import save_projections, saved_projections
-from understudy.models.student import STUDENT, base_config
+from understudy.models.settings import STUDENT
+from understudy.models.student import base_config
 from understudy.models.teacher import cast_linears, keep_layers, load_teacher
 from understudy.recipe.distillation import IntermediateSettings, LayerSettings
 from understudy.recipe.recipe import Recipe

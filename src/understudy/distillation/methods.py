@@ -26,7 +26,8 @@ from understudy.distillation.trials import TrialPlan, train_trials
 from understudy.errors import RecipeError
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import check_max_length, load_config
-from understudy.models.student import STUDENT, base_config
+from understudy.models.settings import STUDENT
+from understudy.models.student import base_config
 from understudy.models.teacher import load_teacher
 from understudy.recipe.distillation import (
     IntermediateSettings,

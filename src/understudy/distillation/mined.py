@@ -30,7 +30,7 @@ from understudy.mining.task_texts import TaskTexts
 from understudy.mining.variants import augment_texts
 from understudy.mining.work import found_path, make_search_job, prepare_search
 from understudy.models.pretrained import check_max_length, load_config, load_model, load_tokenizer
-from understudy.models.student import student_inside
+from understudy.models.settings import student_inside
 from understudy.recipe.load import load_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import with_precision

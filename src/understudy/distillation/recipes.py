@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from understudy.errors import RecipeError
-from understudy.models.student import override_sizes, student_inside, student_settings
+from understudy.hub import check_model_name
+from understudy.models.settings import override_sizes, student_inside, student_settings
 from understudy.recipe.distillation import Method
 from understudy.recipe.load import build_recipe, load_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
@@ -61,6 +62,56 @@ def distill_recipe(
         raise RecipeError(f"--task or --recipe must be given, e.g. --task mrpc: {why_no_recipe(teacher)}.")
     built = build_recipe(PREFIXES[method], given, task=task, recipe=recipe, settings=settings)
     return built if known is None else with_data_of(built, known)
+
+
+def finetune_recipe(
+    model: str | Path | None,
+    *,
+    task: str | None,
+    data: str | Path | None,
+    recipe: str | Path | None,
+    settings: Sequence[str] | Mapping[str, Any],
+) -> Recipe:
+    """Build the recipe of a fine-tuning from a command's arguments."""
+    given = without_none({"model": model, "data.source": data})
+    return build_recipe("finetune", given, task=task, recipe=recipe, settings=settings)
+
+
+def run_method(recipe: str | Path | None) -> Method:
+    """Return the method of a whole run."""
+    method = "tinybert" if recipe is None else load_recipe(recipe).method
+    if method is None:
+        raise RecipeError(
+            f"{recipe} has no method: to distil by. Recipes of whole runs are quickstart, desk-sst2 and "
+            "others that `understudy recipes` lists."
+        )
+    return method
+
+
+def preliminary_recipe(
+    model: str | None,
+    *,
+    student: str | None,
+    task: str | None,
+    data: str | Path | None,
+    recipe: str | Path | None,
+    settings: Sequence[str] | Mapping[str, Any],
+) -> Recipe:
+    """Build the recipe of a whole run as far as it is known before the model is read, which needs torch."""
+    knows_its_task = model is not None and saved_recipe(student_inside(model)) is not None
+    if model is not None:
+        check_model_name(model, "the model")
+    return distill_recipe(
+        model if knows_its_task else None,
+        student=student,
+        method=run_method(recipe),
+        predictions=None,
+        task=task,
+        data=data,
+        recipe=recipe,
+        settings=settings,
+        without=["finetune"] if knows_its_task else [],
+    )
 
 
 def with_data_of(recipe: Recipe, known: Recipe, *, without: Sequence[str] = ()) -> Recipe:

@@ -16,7 +16,7 @@ from understudy.evaluation.compare import compare
 from understudy.evaluation.score import Score, score_content, score_model
 from understudy.files import hash_file
 from understudy.models.pretrained import load_model
-from understudy.models.student import STUDENT
+from understudy.models.settings import STUDENT
 from understudy.recipe.recipe import Recipe
 from understudy.workspace.folders import RESULT, STAGES
 from understudy.workspace.hashes import hash_model, hash_start, versions

@@ -31,7 +31,8 @@ from understudy.errors import TrainingError
 from understudy.evaluation.score import score_model
 from understudy.models.pretrained import load_model
 from understudy.models.projections import saved_projections
-from understudy.models.student import STUDENT, base_config
+from understudy.models.settings import STUDENT
+from understudy.models.student import base_config
 from understudy.models.teacher import cast_linears
 from understudy.recipe.distillation import TrialSettings
 from understudy.recipe.recipe import Recipe

@@ -22,6 +22,13 @@ class Estimate:
     low: float
     high: float
 
+    def __str__(self) -> str:
+        """
+        >>> str(Estimate(0.8512, 0.84, 0.863))
+        '0.851 (0.840–0.863)'
+        """
+        return f"{self.value:.3f} ({self.low:.3f}–{self.high:.3f})"
+
     @property
     def half_width(self) -> float:
         return (self.high - self.low) / 2

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 
 from understudy.data.task import Folder, Hub, Task
 from understudy.errors import RecipeError
-from understudy.kinds import get_kind, kind_names
+from understudy.kinds import get_kind, get_rows, kind_names
+
+DEFAULT_KIND = "classification"  # of a user's own files, if none is named
 
 _TSV = {"train": ("train.tsv",), "dev": ("dev.tsv",), "test": ("test.tsv",)}
 _MNLI_TSV = {
@@ -34,7 +36,8 @@ def _glue(
 ) -> Task:
     return Task(
         name,
-        get_kind(kind),
+        get_rows(kind),
+        get_kind,
         metrics,
         max_length=max_length,
         labels=labels,
@@ -54,7 +57,8 @@ _CONLL_LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-M
 def _squad(name: str, version: str, hub: str, unanswerable: bool) -> Task:
     return Task(
         name,
-        get_kind("question-answering"),
+        get_rows("question-answering"),
+        get_kind,
         ("squad_f1", "exact_match"),
         max_length=384,
         folder=Folder(
@@ -119,7 +123,8 @@ _ALL = (
     ),
     Task(
         "mnli",
-        get_kind("classification"),
+        get_rows("classification"),
+        get_kind,
         ("accuracy",),
         labels=("entailment", "neutral", "contradiction"),
         folder=Folder("MNLI", _MNLI_TSV, _pair("sentence1", "sentence2", "gold_label")),
@@ -149,7 +154,8 @@ _ALL = (
     _squad("squad2", "2.0", "rajpurkar/squad_v2", unanswerable=True),
     Task(
         "race",
-        get_kind("multiple-choice"),
+        get_rows("multiple-choice"),
+        get_kind,
         ("accuracy",),
         max_length=512,
         folder=Folder("RACE", {"train": ("train",), "dev": ("dev",), "test": ("test",)}),
@@ -166,7 +172,8 @@ _ALL = (
     ),
     Task(
         "conll2003",
-        get_kind("token-classification"),
+        get_rows("token-classification"),
+        get_kind,
         ("span_f1",),
         labels=_CONLL_LABELS,
         folder=Folder(
@@ -201,8 +208,15 @@ def get_task(name: str) -> Task:
     if name in _PUBLISHED:
         return _PUBLISHED[name]
     if name in names:  # the labels come from the data
-        kind = get_kind(name)
-        return Task(name, kind, kind.metrics, max_length=kind.max_length, unanswerable=kind.unanswerable)
+        rows = get_rows(name)
+        return Task(
+            name,
+            rows,
+            get_kind,
+            rows.metrics,
+            max_length=rows.max_length,
+            unanswerable=rows.unanswerable,
+        )
     close = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise RecipeError(

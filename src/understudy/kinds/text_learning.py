@@ -22,8 +22,6 @@ from understudy.kinds.texts import TextRows
 class TextKind(TextRows, Kind):
     """One text or a pair of texts with one label."""
 
-    accepts_predictions = True
-
     def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:
         texts = {name: Value("string") for name in self.inputs if pair or name == "text"}
         return Features({**texts, "label": ClassLabel(names=list(labels)) if labels else Value("float64")})

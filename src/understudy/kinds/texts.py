@@ -22,6 +22,7 @@ class TextRows(RowKind):
     optional = ("text_pair",)
     inputs = ("text", "text_pair")
     sentence_fields = ("text", "text_pair")
+    accepts_predictions = True
     usual_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "text": (
             "text", "sentence", "sentence1", "premise", "question1", "text1", "review", "content",

@@ -23,10 +23,10 @@ from transformers import PreTrainedModel
 
 from understudy.errors import ModelError, RecipeError
 from understudy.models.families import Family, LayerParts, family_of, known_families, own_sizes
+from understudy.models.settings import LayerChoice
 
 # H hidden size, N heads, D head size, F feed-forward neurons
 
-LayerChoice = Literal["first", "spaced", "last"]
 Axis = Literal["hidden", "query_key", "value", "feed_forward"]
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from transformers import BertConfig
 
-SIZES = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
+from understudy.models.settings import SIZES
+
 # The student's family if the teacher's own does not support free shapes.
 GENERIC = "bert"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -13,12 +12,11 @@ from transformers.utils.hub import cached_file
 
 from understudy.errors import RecipeError
 from understudy.hub import split_revision
+from understudy.models.settings import ProjectionKind
 
 # B batch, L tokens, H a student's hidden size, T a teacher's
 
 PROJECTIONS = "projections.safetensors"  # in the student's folder
-
-ProjectionKind = Literal["shared", "per-layer", "none"]
 
 
 class Projections(nn.Module):

@@ -17,7 +17,7 @@ from understudy.evaluation.metrics import Outcomes
 from understudy.kinds.tasks import get_task
 from understudy.models.families import own_sizes
 from understudy.models.pretrained import load_config
-from understudy.models.student import STUDENT, student_inside
+from understudy.models.settings import STUDENT, student_inside
 from understudy.pipeline.ablations import ABLATIONS, FULL, Ablation, AblationRow
 from understudy.recipe.load import apply_settings, load_recipe, parse_settings
 from understudy.recipe.recipe import Recipe

@@ -16,19 +16,19 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallba
 
 from understudy.data.load import announce
 from understudy.distillation.agreement import resolve_distillation
-from understudy.distillation.recipes import distill_recipe
+from understudy.distillation.recipes import distill_recipe, run_method
 from understudy.errors import OutputError, PreflightError, RecipeError
 from understudy.files import write_atomically
 from understudy.kinds import get_kind, kind_names
 from understudy.models.pretrained import has_head_for, load_config
-from understudy.models.student import student_inside
+from understudy.models.settings import student_inside
 from understudy.pipeline.messages import show_messages
 from understudy.pipeline.preflight.checks import preflight
 from understudy.pipeline.preflight.planned_run import Finding
 from understudy.pipeline.run_stages import Stage, stages_of
 from understudy.pipeline.student import Distilled, student_name
 from understudy.pipeline.summary import summarize
-from understudy.recipe.load import build_recipe, load_recipe, parse_settings, without_none
+from understudy.recipe.load import build_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import input_paths
 from understudy.report.page import REPORT
@@ -114,12 +114,6 @@ def run_recipe(
     settings: Sequence[str] | Mapping[str, Any],
 ) -> Recipe:
     """Build the recipe of a whole run from a command's arguments."""
-    method = "tinybert" if recipe is None else load_recipe(recipe).method
-    if method is None:
-        raise RecipeError(
-            f"{recipe} has no method: to distil by. Recipes of whole runs are quickstart, desk-sst2 and "
-            "others that `understudy recipes` lists."
-        )
     teacher, encoder = None, None
     if model is not None:
         model = student_inside(model)
@@ -132,7 +126,7 @@ def run_recipe(
     built = distill_recipe(
         teacher,
         student=student,
-        method=method,
+        method=run_method(recipe),
         predictions=None,
         task=task,
         data=data,

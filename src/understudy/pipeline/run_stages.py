@@ -16,7 +16,7 @@ from understudy.data.settings import without_unlabelled
 from understudy.data.sources import dev_splits
 from understudy.evaluation.score import prepare_split
 from understudy.files import hash_file, write_atomically
-from understudy.models.student import STUDENT
+from understudy.models.settings import STUDENT
 from understudy.pipeline.preflight.planned_run import PlannedRun
 from understudy.pipeline.summary import (
     agreement_line,

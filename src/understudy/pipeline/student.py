@@ -23,11 +23,12 @@ from understudy.distillation.summary import hash_inputs
 from understudy.errors import OutputError
 from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_config, load_model, load_tokenizer, model_labels
-from understudy.models.student import STUDENT, student_inside
+from understudy.models.settings import STUDENT, student_inside
 from understudy.pipeline.messages import show_messages
 from understudy.predictor.predictor import Predictor
 from understudy.recipe.load import load_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
+from understudy.report.notebook import html_table
 from understudy.stages.distill import distill_from_recipe
 from understudy.workspace.folders import ARTIFACT_FOLDER, RECIPE, RESULT
 from understudy.workspace.objects import data_settings, model_path, unlabelled_settings
@@ -69,10 +70,33 @@ class Distilled(DistillResult):
         return str(verdict["level"]) if verdict is not None else None
 
     def __repr__(self) -> str:
-        scores = ", ".join(
-            f"{name} {value:.3f}" for metrics in self.scores.values() for name, value in metrics.items()
-        )
+        """Show the scores of what is shipped: int8 after a whole run, otherwise the student itself."""
+        shipped = self.models[-1:]
+        metrics = {name: figure.value for one in shipped for name, figure in one.scores.items()}
+        splits = [metrics] if shipped else self.scores.values()
+        scores = ", ".join(f"{name} {value:.3f}" for one in splits for name, value in one.items())
         return f"Distilled({str(self.output_dir)!r}: {scores})"
+
+    def _repr_html_(self) -> str:
+        """Show teacher and student side by side in a notebook."""
+        verdict = self.verdict
+        below = [] if verdict is None else [f"{verdict.capitalize()}. See {self.output_dir}/report.html."]
+        if self.models:
+            metrics = list(self.models[0].scores)
+            header = ["model", *metrics, "MB", "ms for one text"]
+            rows = []
+            for one in self.models:
+                scores = [str(one.scores[name]) for name in metrics]
+                rows.append([one.name, *scores, f"{one.bytes / 1e6:.1f}", f"{one.milliseconds[1]:.1f}"])
+            return html_table(header, rows, below)
+        sides = {"teacher": self.teacher_scores or {}, "student": self.intervals}
+        split, figures = next(iter(self.intervals.items()))
+        rows = [
+            [name, *(str(side[split][metric]) for metric in figures)]
+            for name, side in sides.items()
+            if split in side
+        ]
+        return html_table(["model", *figures], rows, below)
 
 
 def distill(

@@ -134,7 +134,7 @@ class Predictor:
                 self.artifact.padding,
             )
             for place, *values in zip(places, *self._session(batch), strict=True):
-                made[place] = tuple(values)
+                made[place] = tuple(value / self.artifact.temperature for value in values)
         return made
 
 

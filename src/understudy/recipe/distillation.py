@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from understudy.models.layer_map import MapName
-from understudy.models.projections import ProjectionKind
+from understudy.models.settings import ProjectionKind
 
 Method = Literal["tinybert", "joint", "patient", "soft-labels"]
 Normalization = Literal["real", "padded"]

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from understudy.errors import RecipeError
-from understudy.kinds.tasks import get_task
+from understudy.kinds.tasks import DEFAULT_KIND, get_task
 from understudy.recipe.library import read_shipped, shipped_recipes
 from understudy.recipe.recipe import Recipe
 
@@ -63,6 +63,39 @@ def build_recipe(
         )
     # Applied together: one may be valid only with the other.
     return load_recipe(recipe, {**given, **parse_settings(settings)})
+
+
+def file_settings(
+    *,
+    train: str | None = None,
+    dev: str | None = None,
+    split: float | None = None,
+    text: str | None = None,
+    text_pair: str | None = None,
+    label: str | None = None,
+) -> dict[str, Any]:
+    """Return the settings for a user's own files and their columns.
+
+    >>> file_settings(train="a.csv", split=0.1, text="review")
+    {'data.train': 'a.csv', 'data.dev_share': 0.1, 'data.columns.text': 'review'}
+    """
+    given = {
+        "data.train": train,
+        "data.dev": dev,
+        "data.dev_share": split,
+        "data.columns.text": text,
+        "data.columns.text_pair": text_pair,
+        "data.columns.label": label,
+    }
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def files_recipe(prefix: str, task: str | None, recipe: str | Path | None, train: str | None) -> str | None:
+    """Return the named recipe, or the shipped one for a user's own files: `PREFIX-KIND`."""
+    if recipe is not None:
+        return str(recipe)
+    name = f"{prefix}-{task or DEFAULT_KIND}"
+    return name if train is not None and name in shipped_recipes() else None
 
 
 def without_none(options: Mapping[str, str | Path | None]) -> dict[str, Any]:

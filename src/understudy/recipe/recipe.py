@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,7 +16,7 @@ from understudy.data.task import Task
 from understudy.errors import RecipeError
 from understudy.kinds.tasks import get_task
 from understudy.mining.settings import MineSettings
-from understudy.models.student import StudentSettings
+from understudy.models.settings import StudentSettings
 from understudy.recipe.distillation import (
     GeneralSettings,
     IntermediateSettings,
@@ -28,8 +28,9 @@ from understudy.recipe.distillation import (
     SoftLabelSettings,
 )
 from understudy.recipe.whole_run import ExportSettings, FinetuneSettings
-from understudy.training.arguments import check_training
-from understudy.training.precision import PrecisionName
+from understudy.training.argument_names import check_training
+
+PrecisionName = Literal["auto", "bf16", "fp16", "fp32"]
 
 
 class Recipe(BaseModel):
@@ -308,7 +309,7 @@ def _check_choice(name: str, block: Any, key: str, value: Any) -> Any:
 
 def _refuse_without_effect(recipe: Recipe) -> None:
     """Refuse keys that the method never reads: they are mistakes, not preferences to ignore."""
-    if recipe.task is not None and not recipe.task_definition.kind.has_classes:
+    if recipe.task is not None and not recipe.task_definition.rows.has_classes:
         for name in ("prediction", "joint", "soft_labels"):
             block = getattr(recipe, name) or PredictionSettings()
             idle = sorted({"temperature", "squared"} & {*_given(block), *block.search})
@@ -358,7 +359,7 @@ def _check_predictions(recipe: Recipe) -> None:
         raise RecipeError("data.unlabelled needs a teacher; soft_labels.predictions has the training rows.")
     if recipe.teacher is not None:
         raise RecipeError("teacher and soft_labels.predictions exclude each other: the file is the teacher.")
-    if not recipe.task_definition.kind.accepts_predictions:
+    if not recipe.task_definition.rows.accepts_predictions:
         raise RecipeError(
             "soft_labels.predictions serves classes, choices and scores; predictions of "
             f"{recipe.task_definition.kind} belong to a tokenizer's tokens. Give a teacher."

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from understudy.data.documents import is_pattern
 from understudy.errors import RecipeError
+from understudy.files import is_pattern
 from understudy.recipe.recipe import Recipe
-from understudy.training.precision import hardware_precision
 
 
 def input_paths(recipe: Recipe) -> list[str]:
@@ -115,6 +114,8 @@ def _absolute_pattern(source: str) -> str:
 
 def with_precision(recipe: Recipe) -> Recipe:
     """Return the recipe with the precision of its masked language model resolved."""
+    from understudy.training.precision import hardware_precision  # imports torch
+
     settings = recipe.augment
     assert settings is not None
     if settings.bf16 is not None:

@@ -16,7 +16,7 @@ from understudy.files import write_atomically
 from understudy.kinds.tasks import get_task
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import load_config
-from understudy.models.student import STUDENT
+from understudy.models.settings import STUDENT
 from understudy.recipe.load import load_recipe
 from understudy.report.attention import attention_maps
 from understudy.report.charts import attention_grid, attention_pair, bars, loss_curves, scatter

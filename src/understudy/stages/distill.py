@@ -13,7 +13,7 @@ from understudy.distillation.methods import Distillation, check_distillation, ma
 from understudy.distillation.rows import prepare
 from understudy.distillation.summary import hash_inputs, summarize_distillation
 from understudy.errors import RecipeError
-from understudy.models.student import STUDENT, check_start
+from understudy.models.settings import STUDENT, check_start
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import refuse_other_stages
 from understudy.training.arguments import build_arguments

@@ -18,7 +18,7 @@ from understudy.models.pretrained import (
     load_config,
     model_labels,
 )
-from understudy.models.student import student_inside
+from understudy.models.settings import student_inside
 from understudy.recipe.recipe import Recipe
 from understudy.workspace.folders import RESULT
 from understudy.workspace.hashes import hash_model, versions

@@ -21,7 +21,7 @@ from understudy.evaluation.score import (
     score_content,
 )
 from understudy.files import hash_file
-from understudy.models.student import student_inside
+from understudy.models.settings import student_inside
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import input_paths
 from understudy.stages.bench import bench
@@ -114,17 +114,20 @@ def _describe(subject: ExportSubject, run: Recipe, maker: FormMaker) -> Artifact
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.save_pretrained(folder)
     subject.model.config.save_pretrained(folder)
+    calibration = maker.calibration()
     files = [one for one in folder.rglob("*") if one.is_file() and one.name != CARD]
     return Artifact(
         **describe_input(run, tokenizer, subject.data, subject.inputs),
         models=maker.models,
-        default="int8" if "int8" in maker.models else "fp32",
+        default=maker.default,
         parameters=subject.model.num_parameters(),
+        temperature=calibration.temperature if calibration is not None else 1.0,
         files={one.relative_to(folder).as_posix(): hash_file(one) for one in sorted(files)},
         details={
             "gate": maker.gates,
             "torch": score_content(maker.torch_scores)["scores"],
             "opset": OPSET,
+            **({"calibration": calibration.content()} if calibration is not None else {}),
             **({"labels_from": labels_from(run)} if labels_from(run) else {}),
             "hashes": {"model": hash_model(subject.name), **subject.data.hashes},
             "versions": versions(),

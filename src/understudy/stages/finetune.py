@@ -11,6 +11,7 @@ from typing import Any
 from transformers import TrainerCallback, set_seed
 
 from understudy.distillation.folds import train_folds
+from understudy.distillation.recipes import finetune_recipe
 from understudy.distillation.rows import prepare
 from understudy.distillation.runs import choose_on_dev, remove_checkpoints, save_model, train_to_the_end
 from understudy.distillation.teachers import (
@@ -25,7 +26,6 @@ from understudy.distillation.teachers import (
 from understudy.errors import RecipeError
 from understudy.evaluation.score import score_content, score_model
 from understudy.models.pretrained import load_config, load_model
-from understudy.recipe.load import build_recipe, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import refuse_other_stages, resolve_paths
 from understudy.training.arguments import build_arguments
@@ -69,13 +69,7 @@ def finetune(
         {'dev': {'f1': 0.89, 'accuracy': 0.85}}
     """
     return finetune_from_recipe(
-        build_recipe(
-            "finetune",
-            without_none({"model": model, "data.source": data}),
-            task=task,
-            recipe=recipe,
-            settings=settings,
-        ),
+        finetune_recipe(model, task=task, data=data, recipe=recipe, settings=settings),
         Path(output_dir),
         overwrite=overwrite,
         callbacks=callbacks,

@@ -14,11 +14,7 @@ from understudy.data.corpus import TRAIN
 from understudy.distillation.general_text import announce_general, learn_general, prepare_general
 from understudy.distillation.layers import match
 from understudy.distillation.runs import remove_checkpoints, whole_batch
-from understudy.models.student import (
-    STUDENT,
-    override_sizes,
-    student_settings,
-)
+from understudy.models.settings import STUDENT, override_sizes, student_settings
 from understudy.recipe.load import load_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths

@@ -1,18 +1,13 @@
-"""The `training:` block of a recipe: transformers' TrainingArguments by name, checked."""
+"""TrainingArguments from the `training:` block of a recipe."""
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import os
-import typing
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 from transformers import TrainingArguments
 from transformers.integrations.integration_utils import (
     INTEGRATION_TO_CALLBACK,
@@ -20,6 +15,7 @@ from transformers.integrations.integration_utils import (
 )
 
 from understudy.errors import RecipeError
+from understudy.training.argument_names import check_training
 from understudy.training.precision import hardware_precision
 
 # Our defaults, where those of TrainingArguments would surprise.
@@ -40,84 +36,12 @@ DEFAULTS: Mapping[str, Any] = {
     "warmup_steps": 0.1,
 }
 
-# Arguments that we set: in a recipe they would have no effect, or break the stage.
-OWNED: Mapping[str, str] = {
-    "output_dir": "give it as --output-dir",
-    "do_train": "the command decides what is done",
-    "do_eval": "use eval_strategy",
-    "do_predict": "use understudy evaluate",
-    "resume_from_checkpoint": "run the same command again: it continues by itself",
-    "remove_unused_columns": "columns are chosen by the collator",
-    "label_names": "labels are found by the task",
-    "length_column_name": "lengths are in the column 'length'",
-    "local_rank": "torchrun and accelerate launch set it",
-    "prediction_loss_only": "scores need the predictions",
-    "eval_do_concat_batches": "scores need the predictions whole",
-    "batch_eval_metrics": "scores need the predictions whole",
-    "save_only_model": "a run could not be continued from such a checkpoint",
-    "ignore_data_skip": "a run that is continued would read other rows",
-    "auto_find_batch_size": "the batch size decides the order of rows; set per_device_train_batch_size",
-    "use_cache": "an encoder has no cache of keys and values",
-    "use_liger_kernel": "its kernels are for decoders",
-    "liger_kernel_config": "its kernels are for decoders",
-    "torch_compile": "captured layers and checkpoints need the plain modules",
-    "torch_compile_backend": "captured layers and checkpoints need the plain modules",
-    "torch_compile_mode": "captured layers and checkpoints need the plain modules",
-    "debug": "a loss that becomes NaN or infinite stops the run and names its rows anyway",
-    **dict.fromkeys(
-        ("fsdp", "fsdp_config", "deepspeed", "parallelism_config"),
-        "encoders fit on one device; start one process for each with torchrun",
-    ),
-    **dict.fromkeys(
-        (
-            "push_to_hub",
-            "hub_token",
-            "hub_private_repo",
-            "hub_model_id",
-            "hub_strategy",
-            "hub_always_push",
-            "hub_revision",
-        ),
-        "checkpoints stay here; upload the finished student with huggingface_hub",
-    ),
-}
 # Useless, and an error in torch, without worker processes.
 _NEED_WORKERS = (
     "dataloader_persistent_workers",
     "dataloader_multiprocessing_context",
     "dataloader_prefetch_factor",
 )
-
-
-@cache
-def _types() -> dict[str, Any]:
-    hints = typing.get_type_hints(TrainingArguments)
-    return {field.name: hints[field.name] for field in dataclasses.fields(TrainingArguments) if field.init}
-
-
-def check_training(block: Mapping[str, Any]) -> dict[str, Any]:
-    """Check the names and types of a `training:` block; return the values in their proper types.
-
-    >>> check_training({"learning_rate": "1e-4"})
-    {'learning_rate': 0.0001}
-    """
-    types = _types()
-    checked = {}
-    for name, value in block.items():
-        if name in OWNED:
-            raise RecipeError(f"training.{name} cannot be set: {OWNED[name]}.")
-        if name not in types:
-            close = difflib.get_close_matches(name, types, n=3)
-            hint = f"Did you mean {' or '.join(close)}?" if close else "See its documentation."
-            raise RecipeError(f"training.{name} is not an argument of TrainingArguments. {hint}")
-        if value is False and bool not in (types[name], *typing.get_args(types[name])):
-            value = "no"  # YAML 1.1 reads `eval_strategy: no` as False
-        try:
-            checked[name] = TypeAdapter(types[name]).validate_python(value)
-        except ValidationError as error:
-            expected = " or ".join(sorted({detail["msg"] for detail in error.errors()}))
-            raise RecipeError(f"training.{name}: {expected}; got {value!r}.") from None
-    return checked
 
 
 # Limits that TrainingArguments does not check, but training fails without.

@@ -14,7 +14,7 @@ from understudy.capture.representations import Representations
 from understudy.data.encode import LABELLED
 from understudy.errors import RecipeError
 from understudy.models.layer_map import MapName
-from understudy.models.projections import ProjectionKind
+from understudy.models.settings import ProjectionKind
 from understudy.objectives.compose import layer_losses, weight_of, weighted_sum
 from understudy.objectives.patient import mix_weights, patient_loss
 

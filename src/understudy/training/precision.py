@@ -16,7 +16,6 @@ from transformers import TrainingArguments
 
 from understudy.hardware import cpu_flags
 
-PrecisionName = Literal["auto", "bf16", "fp16", "fp32"]
 # CPU flags for bf16 products on Intel and AMD, and on ARM.
 _BF16_FLAGS = ("amx_bf16", "avx512_bf16", "bf16")
 # Values of oneDNN's limit that still allow bf16; users set it to restrict oneDNN to older instructions.

@@ -13,7 +13,7 @@ from understudy.artifacts.artifact import ARTIFACT, read_artifact
 from understudy.artifacts.card import write_card
 from understudy.files import write_atomically
 from understudy.kinds import get_rows
-from understudy.models.student import student_inside
+from understudy.models.settings import student_inside
 from understudy.workspace.origin import find_origin
 
 CARD = "README.md"

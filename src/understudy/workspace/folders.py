@@ -12,7 +12,7 @@ import yaml
 from understudy.data.sources import AUGMENTED_ROWS
 from understudy.errors import OutputError
 from understudy.files import write_atomically
-from understudy.models.student import STUDENT
+from understudy.models.settings import STUDENT
 from understudy.recipe.load import apply_settings
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import input_paths

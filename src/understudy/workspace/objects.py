@@ -60,18 +60,23 @@ def data_settings(data: str | Path | Mapping[str, Any] | None) -> dict[str, Any]
     """Return the recipe settings for data given as a folder, a hub name, files, or datasets in memory.
 
     Args:
-        data: a mapping holds splits: `{"train": …, "dev": …}` or a `DatasetDict`, with paths or
-            `datasets.Dataset` as values.
+        data: a mapping holds splits: `{"train": …, "dev": …}` or a `DatasetDict`, with paths,
+            `datasets.Dataset`, or frames of pandas or polars as values. `{"train": …, "dev_share": 0.1}`
+            holds out a share of the training rows.
     """
     if data is None:
         return {}
-    if isinstance(data, Dataset):
-        raise DataError('data must have both splits: {"train": dataset, "dev": dataset}.')
+    if isinstance(_to_dataset(data), Dataset):
+        raise DataError(
+            'data must be a mapping, e.g. {"train": dataset, "dev": dataset}, or '
+            '{"train": dataset, "dev_share": 0.1}.'
+        )
     if not isinstance(data, Mapping):
         return {"data.source": str(data)}
     settings: dict[str, Any] = {}
     for given, value in data.items():
         name = _SPLIT_NAMES.get(given, given)
+        value = _to_dataset(value)
         if isinstance(value, Dataset):
             if name not in SPLITS:
                 raise RecipeError(f"data has train, dev and test; got {given!r}.")
@@ -86,8 +91,19 @@ def unlabelled_settings(unlabelled: Sequence[str | Path | Dataset]) -> dict[str,
     """Return the recipe settings for rows without labels: files, folders, patterns, or datasets."""
     if not unlabelled:
         return {}
-    names = [_dataset_path(one) if isinstance(one, Dataset) else str(one) for one in unlabelled]
+    read = [_to_dataset(one) for one in unlabelled]
+    names = [_dataset_path(one) if isinstance(one, Dataset) else str(one) for one in read]
     return {"data.unlabelled": names}
+
+
+def _to_dataset(value: Any) -> Any:
+    """Convert a frame of pandas or polars to a dataset; anything else is returned as it is."""
+    package = type(value).__module__.partition(".")[0]
+    if type(value).__name__ != "DataFrame":
+        return value
+    if package == "pandas":
+        return Dataset.from_pandas(value, preserve_index=False)
+    return Dataset.from_polars(value) if package == "polars" else value
 
 
 def _dataset_path(dataset: Dataset) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from understudy.artifacts.card import Origin
-from understudy.models.student import STUDENT
+from understudy.models.settings import STUDENT
 from understudy.recipe.load import load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.workspace.folders import DISTILLED, RESULT

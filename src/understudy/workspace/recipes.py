@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import RecipeError
-from understudy.models.student import STUDENT
+from understudy.models.settings import STUDENT
 from understudy.recipe.load import apply_settings, load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.workspace.folders import RECIPE

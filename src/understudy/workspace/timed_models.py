@@ -18,7 +18,7 @@ from understudy.models.pretrained import (
     load_tokenizer,
     local_folder,
 )
-from understudy.models.student import student_inside
+from understudy.models.settings import student_inside
 from understudy.timing.measure import Candidate
 from understudy.workspace.folders import RESULT
 from understudy.workspace.models import refuse_unfinished

@@ -11,6 +11,7 @@ from datasets import ClassLabel, Dataset, Features, Value
 from understudy.data.load import cache_folder, load_data
 from understudy.data.settings import DataSettings
 from understudy.data.sources import dev_splits
+from understudy.errors import RecipeError
 from understudy.kinds.tasks import get_task
 
 
@@ -35,6 +36,58 @@ def test_a_task_folder_itself_is_a_source(tmp_path: Path) -> None:
     assert (
         len(load_data(get_task("sst2"), DataSettings(source=str(tmp_path)), ["train"]).splits["train"]) == 1
     )
+
+
+def test_a_share_of_the_training_rows_is_held_out(tmp_path: Path) -> None:
+    texts = [f"text {number}" for number in range(400)] + ["text 7"] * 5
+    file = write(tmp_path / "a.csv", "text,label\n" + "".join(f"{text},x\n{text},y\n" for text in texts))
+    data = load_data(get_task("classification"), DataSettings(train=file, dev_share=0.25), ["train", "dev"])
+    train, dev = (set(data.splits[split]["text"]) for split in ("train", "dev"))
+    assert not train & dev  # equal texts are on one side
+    assert train | dev == set(texts)
+    assert len(data.splits["train"]) + len(data.splits["dev"]) == 2 * len(texts)
+    assert 0.18 < len(dev) / 400 < 0.32
+    assert data.hashes["train"] != data.hashes["dev"]
+
+
+def test_rows_that_are_added_do_not_move_others_to_the_other_side(tmp_path: Path) -> None:
+    few = write(tmp_path / "few.csv", "text,label\n" + "".join(f"t{n},{n % 2}\n" for n in range(50)))
+    more = write(
+        tmp_path / "more.csv", "text,label\n" + "".join(f"t{n},{n % 2}\n" for n in range(99, -1, -1))
+    )
+    dev = [
+        set(
+            load_data(get_task("classification"), DataSettings(train=file, dev_share=0.3), ["dev"]).splits[
+                "dev"
+            ]["text"]
+        )
+        for file in (few, more)
+    ]
+    assert dev[0] == {text for text in dev[1] if int(text[1:]) < 50}
+
+
+def test_a_bad_row_is_reported_once_where_rows_are_held_out(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", "text,label\na,x\nb\nc,y\nd,x\ne,y\n")
+    settings = DataSettings(train=file, dev_share=0.5, bad_rows="drop")
+    data = load_data(get_task("classification"), settings, ["train", "dev"])
+    assert [data.reports[split].num_read - data.reports[split].num_kept for split in ("train", "dev")] == [
+        1,
+        0,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"train": "a.csv", "dev": "b.csv"}, "data.dev excludes it"),
+        ({"source": "glue"}, "it needs data.train"),
+    ],
+)
+def test_a_held_out_share_needs_training_rows_and_no_development_set(
+    settings: dict[str, str], message: str
+) -> None:
+    with pytest.raises(RecipeError, match=message):
+        load_data(get_task("classification"), DataSettings(dev_share=0.1, **settings), ["dev"])
 
 
 def test_some_rows_are_the_same_ones_each_time(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from transformers import (
 
 from understudy.errors import ModelError, RecipeError
 from understudy.kinds.tasks import get_task
-from understudy.models.student import SHAPES, StudentSettings, load_student, parse_student, student_config
+from understudy.models.settings import SHAPES, StudentSettings, parse_student
+from understudy.models.student import load_student, student_config
 
 FAMILIES = [
     BertConfig,

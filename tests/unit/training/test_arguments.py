@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import dataclasses
+import typing
 from pathlib import Path
 
 import pytest
+from transformers import TrainingArguments
 
 from understudy.distillation.runs import choose_on_dev
 from understudy.errors import RecipeError
 from understudy.kinds.tasks import get_task
-from understudy.training.arguments import DEFAULTS, OWNED, build_arguments, check_training
+from understudy.training.argument_names import OWNED, argument_types, check_training
+from understudy.training.arguments import DEFAULTS, build_arguments
 
 
 def test_values_get_their_types() -> None:
@@ -60,3 +64,15 @@ def test_a_best_model_is_so_by_a_metric_of_the_task() -> None:
         choose_on_dev({"metric_for_best_model": metric}, get_task("mrpc"))
     with pytest.raises(RecipeError, match=r"mrpc has no metric f2 \(there are f1, accuracy\)"):
         choose_on_dev({"metric_for_best_model": "f2"}, get_task("mrpc"))
+
+
+def test_names_and_types_are_those_of_training_arguments() -> None:
+    hints = typing.get_type_hints(TrainingArguments)
+    real = {field.name: hints[field.name] for field in dataclasses.fields(TrainingArguments) if field.init}
+    found = argument_types()
+    assert list(found) == list(real)
+    plain = (int, float, bool, str, type(None))
+    for name, kind in real.items():
+        parts = typing.get_args(kind) or (kind,)
+        if all(part in plain for part in parts):
+            assert found[name] == kind, name

@@ -10,7 +10,8 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from understudy.distillation.layers import match
-from understudy.models.student import StudentSettings, student_config
+from understudy.models.settings import StudentSettings
+from understudy.models.student import student_config
 from understudy.models.teacher import cast_linears, freeze
 from understudy.recipe.distillation import IntermediateSettings
 from understudy.training.model import read_model

@@ -24,8 +24,6 @@ from understudy.kinds.multiple_choice.rows import MultipleChoiceRows
 class MultipleChoice(MultipleChoiceRows, ClassLosses):
     """The best of several choices; the model reads each as a separate text."""
 
-    accepts_predictions = True
-
     def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:
         text = Value("string")
         return Features({"context": text, "question": text, "choices": List(text), "label": Value("int64")})
@@ -58,6 +56,11 @@ class MultipleChoice(MultipleChoiceRows, ClassLosses):
 
     def best_guess(self, rows: Dataset) -> float | None:
         return 1 / len(rows["choices"][0])
+
+    def decisions(
+        self, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]
+    ) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+        return logits[0][places_of(rows, encoded)], np.asarray(rows["label"][:])
 
     def num_values(self, encoded: Dataset, labels: Sequence[str] | None) -> NDArray[np.int64]:
         return np.array([len(choices) for choices in encoded["input_ids"]])

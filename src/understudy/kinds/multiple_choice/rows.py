@@ -22,6 +22,7 @@ class MultipleChoiceRows(RowKind):
     name = "multiple-choice"
     auto_class = "AutoModelForMultipleChoice"
     pipeline = "multiple-choice"
+    accepts_predictions = True
     required = ("context", "choices", "label")
     optional = ("question",)
     inputs = ("context", "question", "choices")

@@ -20,7 +20,6 @@ _GROUPS = 5
 class Regression(RegressionRows, TextKind):
     """One number for each text or pair."""
 
-    has_classes = False
     has_agreement = False
     picture = "scatter"
 

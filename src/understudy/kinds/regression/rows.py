@@ -16,6 +16,7 @@ class RegressionRows(TextRows):
 
     name = "regression"
     metrics = ("pearson", "spearman")
+    has_classes = False
 
     def check(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> Row:
         return {**self.check_texts(values), "label": _check_number(values["label"])}

@@ -20,7 +20,8 @@ from understudy.models.pretrained import (
     load_config,
     load_tokenizer,
 )
-from understudy.models.student import base_config, check_start
+from understudy.models.settings import check_start
+from understudy.models.student import base_config
 from understudy.objectives.compose import weight_of
 from understudy.pipeline.preflight.planned_run import Finding, PlannedRun, num_parameters, untrained
 from understudy.recipe.distillation import LayerSettings, PatientSettings

@@ -19,7 +19,8 @@ from understudy.data.task import Task
 from understudy.errors import ModelError, RecipeError
 from understudy.evaluation.score import EvaluationSplit, predict_logits, prepare_split
 from understudy.models.pretrained import load_config, load_model, load_tokenizer
-from understudy.models.student import base_config, check_start
+from understudy.models.settings import check_start
+from understudy.models.student import base_config
 from understudy.recipe.distillation import LayerSettings
 from understudy.recipe.recipe import Recipe
 

@@ -1,0 +1,156 @@
+"""The settings of a student, without torch: shapes by name, and where its weights come from."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from understudy.errors import RecipeError
+
+STUDENT = "student"  # the folder that a distillation saves its model in
+SIZES = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
+# TinyBERT, section 4.1, and other sizes from the ICLR version.
+SHAPES: Mapping[str, Mapping[str, int]] = {
+    name: dict(zip(SIZES, sizes, strict=True))
+    for name, sizes in {
+        "tinybert-4l-312d": (4, 312, 1200, 12),
+        "tinybert-4l-768d": (4, 768, 3072, 12),
+        "tinybert-6l-312d": (6, 312, 1200, 12),
+        "tinybert-6l-768d": (6, 768, 3072, 12),
+    }.items()
+}
+_FREE_SHAPE = re.compile(r"(\d+)l-(\d+)d")
+
+Size = Annotated[int, Field(ge=1)]
+LayerChoice = Literal["first", "spaced", "last"]
+ProjectionKind = Literal["shared", "per-layer", "none"]
+
+
+class StudentSettings(BaseModel):
+    """The `student:` block of a recipe: a shape, or a saved student to train further."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    shape: str | None = None
+    """A name (`tinybert-4l-312d`), or layers and width (`6l-384d`: feed-forward part four times as wide, as
+    many heads as the teacher)."""
+    init: Literal["random", "general", "cut"] | None = None
+    """`random` draws the weights, `general` starts from `model`, `cut` takes them from the teacher. Defaults
+    to `general` with a model and `random` without."""
+    model: str | None = None
+    """A saved encoder to start from, e.g. a general student: a folder or a hub name."""
+    source: str | None = None
+    """The model that a student is cut from, e.g. the pretrained model. Defaults to the teacher."""
+    layers: LayerChoice | list[int] | None = None
+    """The source layers that a cut keeps: `first`, `spaced`, `last` or a list. Defaults to `spaced`."""
+    family: str | None = None
+    """`bert`, or None for the teacher's own family."""
+    num_hidden_layers: Size | None = None
+    hidden_size: Size | None = None
+    intermediate_size: Size | None = None
+    num_attention_heads: Size | None = None
+
+    @property
+    def start(self) -> str:
+        """`init`, or its default."""
+        return self.init or ("general" if self.model is not None else "random")
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes given individually, which override the shape's."""
+        return {name: getattr(self, name) for name in SIZES if getattr(self, name) is not None}
+
+
+def parse_student(name: str) -> dict[str, str]:
+    """Parse `--student NAME`: a shape if it looks like one, otherwise a saved model."""
+    if name not in SHAPES and Path(name).expanduser().is_dir():
+        return {"model": str(student_inside(name))}
+    # A name that looks like a shape is a misspelt shape, and is refused as such.
+    is_shape = re.match(r"\d+l|tinybert-", name) or ("/" not in name and close_shapes(name))
+    return {"shape": name} if is_shape else {"model": name}
+
+
+def student_inside(model: str | Path) -> str | Path:
+    """Return the student in a distillation's folder; any other model is returned as it is."""
+    student = Path(model).expanduser() / STUDENT
+    return student if (student / "config.json").is_file() else model
+
+
+def student_settings(name: str) -> dict[str, Any]:
+    """Return the settings for `--student NAME`: the shape, or the whole block for a saved model."""
+    start = parse_student(name)
+    if "shape" not in start:
+        return {"student": start}
+    return {"student.model": None, "student.shape": start["shape"]}
+
+
+def override_sizes(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings in which a given shape replaces the recipe's sizes, which would override it."""
+    sizes = [f"student.{name}" for name in SIZES] if "student.shape" in settings else []
+    return {**dict.fromkeys(sizes), **settings}
+
+
+def parse_shape(shape: str) -> dict[str, int]:
+    """Return the sizes of a shape; a free one (`6l-384d`) has as many heads as its teacher.
+
+    >>> parse_shape("6l-384d")
+    {'num_hidden_layers': 6, 'hidden_size': 384, 'intermediate_size': 1536}
+    """
+    if shape in SHAPES:
+        return dict(SHAPES[shape])
+    free = _FREE_SHAPE.fullmatch(shape)
+    if free is None:
+        raise RecipeError(
+            f"student.shape must be one of {', '.join(SHAPES)}, or layers and width like 6l-384d; got "
+            f"{shape!r}.{_did_you_mean(shape)}"
+        )
+    layers, width = int(free[1]), int(free[2])
+    return {"num_hidden_layers": layers, "hidden_size": width, "intermediate_size": 4 * width}
+
+
+def close_shapes(name: str) -> list[str]:
+    """Return the shapes that a name may have been meant to be, most likely first.
+
+    >>> close_shapes("tinybert4-312d")
+    ['tinybert-4l-312d', 'tinybert-6l-312d']
+    """
+    inside = [shape for shape in SHAPES if name.lower() in shape][:2]
+    return inside or difflib.get_close_matches(name.lower(), SHAPES, n=2, cutoff=0.7)
+
+
+def _did_you_mean(name: str) -> str:
+    close = close_shapes(name)
+    return f" Did you mean {' or '.join(close)}?" if close else ""
+
+
+def check_start(settings: StudentSettings) -> None:
+    """Refuse keys that belong to another way of starting."""
+    start = settings.start
+    mine = {
+        "random": ("shape", "family", *SIZES),
+        "general": ("model",),
+        "cut": ("shape", "source", "layers", *SIZES),
+    }[start]
+    given = [
+        name
+        for name in ("shape", "family", "model", "source", "layers", *SIZES)
+        if getattr(settings, name) is not None and name not in mine
+    ]
+    if given and "model" in (given[0], *mine):
+        other = given[0] if given[0] != "model" else f"init={start}"
+        raise RecipeError(
+            f"student.model and student.{other} exclude each other: a saved model has its shape and its "
+            "weights. Leave one out, or start from it with --student whatever the recipe says."
+        )
+    if given:
+        raise RecipeError(
+            f"student.{given[0]} has no effect with student.init={start}. Leave it out, or say student.init="
+            f"{'cut' if given[0] in ('source', 'layers') else 'random'}."
+        )
+    if start == "general" and settings.model is None:
+        raise RecipeError("student.init=general needs student.model: a folder or a hub name.")

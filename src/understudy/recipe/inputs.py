@@ -1,0 +1,63 @@
+"""Check the models, files and columns that a recipe names, without torch and without the hub.
+
+Commands do this first, so that a mistake is refused at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from understudy.data.settings import DataSettings
+from understudy.data.sources import (
+    SPLITS,
+    check_settings,
+    dev_splits,
+    find_source,
+    is_dataset_copy,
+    is_saved_dataset,
+)
+from understudy.data.task import Task
+from understudy.data.unlabelled import unlabelled_source
+from understudy.hub import check_model_name
+from understudy.models.settings import check_start, parse_shape
+from understudy.recipe.recipe import Recipe
+
+
+def check_inputs(recipe: Recipe) -> None:
+    """Refuse a shape, a model, a file or a column that does not exist; what is on the hub is left alone."""
+    check_start(recipe.student)
+    if recipe.student.shape is not None:
+        parse_shape(recipe.student.shape)
+    models = {
+        "model": recipe.model,
+        "teacher": recipe.teacher,
+        "student": recipe.student.model,
+        "student.source": recipe.student.source,
+        "finetune.model": recipe.finetune.model if recipe.finetune is not None else None,
+        "augment.model": recipe.augment.model if recipe.augment is not None else None,
+    }
+    for key, name in models.items():
+        if name is not None:
+            check_model_name(name, key)
+    data = recipe.data
+    if recipe.task is not None and (data.source or data.train or data.dev):
+        _check_data(recipe.task_definition, data)
+    if recipe.task is not None and data.unlabelled is not None:
+        unlabelled_source(recipe.task_definition.rows, data.unlabelled, data.columns)
+
+
+def _check_data(task: Task, data: DataSettings) -> None:
+    """Find the sources of the training and the development rows, and their columns."""
+    check_settings(task, data)
+    place = Path(str(data.source)).expanduser()
+    if data.source is None:
+        files = {
+            split: Path(str(getattr(data, split))).expanduser() for split in SPLITS if getattr(data, split)
+        }
+        splits = [split for split, file in files.items() if not is_saved_dataset(file)]
+    elif is_dataset_copy(task, place) or not (place.exists() or data.source.startswith((".", "/", "~"))):
+        return  # on the hub, or a copy of it, which takes a second to open
+    else:
+        splits = ["train", *dev_splits(task, data)]
+    for split in splits:
+        find_source(task, data, split)

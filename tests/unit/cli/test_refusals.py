@@ -1,0 +1,93 @@
+"""Mistakes are refused at once: before torch is imported, and before the hub is asked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = ("torch", "transformers", "datasets", "sklearn", "scipy", "pyarrow")
+CALL = """
+import json, sys, time
+from understudy.cli.app import main
+sys.argv = ["understudy", *{arguments!r}]
+try:
+    main()
+except SystemExit as end:
+    code = end.code
+heavy = [name for name in {heavy!r} if name in sys.modules]
+print(json.dumps(dict(code=code, heavy=heavy, seconds=time.process_time())))
+"""
+# The arguments, and what the message must say.
+MISTAKES = {
+    "recipe": ("run encoder --recipe desk-sst --output-dir o", "Did you mean desk-sst2"),
+    "key": ("run encoder --recipe desk-sst2 --set sed=1 --output-dir o", "Did you mean 'seed'?"),
+    "key in a block": (
+        "finetune encoder --train rows.csv --split 0.5 --set data.max_row=3 --output-dir o",
+        "data.max_row is not a key. Did you mean 'max_rows'?",
+    ),
+    "training argument": (
+        "finetune encoder --train rows.csv --split 0.5 --set training.learning_rat=1 --output-dir o",
+        "training.learning_rat is not an argument of TrainingArguments. Did you mean learning_rate",
+    ),
+    "value": (
+        "finetune encoder --train rows.csv --split 0.5 --set training.learning_rate=fast --output-dir o",
+        "training.learning_rate: Input should be a valid number",
+    ),
+    "shape": ("run encoder --student tiny --train rows.csv --split 0.5 --output-dir o", "tinybert-4l-312d"),
+    "free shape": ("distill teacher --student 4l-312 --task sst2 --data glue --output-dir o", "like 6l-384d"),
+    "model": ("run ./encodr --train rows.csv --split 0.5 --output-dir o", "Did you mean encoder?"),
+    "teacher": ("distill runs/teacher/x --task sst2 --output-dir o", "there is no folder runs/teacher/x"),
+    "file": ("run encoder --train row.csv --split 0.5 --output-dir o", "row.csv does not exist"),
+    "column": (
+        "run encoder --train rows.csv --split 0.5 --text reviw --output-dir o",
+        "there is no column 'reviw' for text",
+    ),
+    "columns": ("run encoder --train other.csv --split 0.5 --output-dir o", "cannot tell which column"),
+    "method": ("distill teacher --method tinybird --task sst2 --output-dir o", "--method must be one of"),
+    "task": ("finetune encoder --task sst3 --data glue --output-dir o", "Did you mean 'sst2'?"),
+    "both dev and split": (
+        "run encoder --train rows.csv --dev rows.csv --split 0.5 --output-dir o",
+        "data.dev excludes it",
+    ),
+}
+
+
+def call(arguments: list[str], folder: Path) -> tuple[dict[str, object], str]:
+    code = CALL.format(arguments=arguments, heavy=HEAVY)
+    finished = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder
+    )
+    return json.loads(finished.stdout.splitlines()[-1]), finished.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("empty")
+    (folder / "encoder").mkdir()
+    (folder / "encoder" / "config.json").write_text('{"model_type": "bert"}')
+    (folder / "rows.csv").write_text("review,stars\ngood,1\nbad,0\n")
+    (folder / "other.csv").write_text("a,b,c\n1,2,3\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def help_seconds(folder: Path) -> float:
+    called, _ = call(["run", "--help"], folder)
+    assert called["code"] == 0
+    return float(str(called["seconds"]))
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_refused_before_torch_is_imported(name: str, folder: Path, help_seconds: float) -> None:
+    arguments, message = MISTAKES[name]
+    called, said = call(arguments.split(), folder)
+    assert called["code"] == 2
+    assert message in said
+    assert called["heavy"] == []
+    # A help page takes a third of a second; importing torch and transformers, 25 times that.
+    assert float(str(called["seconds"])) < 6 * help_seconds
+    assert not (folder / "o").exists()
