@@ -46,7 +46,8 @@ def train_to_the_end(trainer: Trainer) -> TrainOutput:
     """Train, resuming from the last complete checkpoint if there is one."""
     checkpoint = last_complete_checkpoint(Path(str(trainer.args.output_dir)))
     if checkpoint is not None:
-        logger.warning("Continuing from %s", checkpoint)
+        step = str(checkpoint).rpartition("-")[2]
+        logger.warning("Continuing from step %s: %s", step, checkpoint)
     return trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +53,36 @@ def shown_figures(logs: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+@dataclass
+class EndEstimate:
+    """An estimate of when a stage ends, from the steps made since it was started or continued."""
+
+    step: int = 0
+    started: float = field(default_factory=time.time)
+
+    def start(self, step: int) -> None:
+        """Begin with the first step, or with the one that a checkpoint has."""
+        self.step, self.started = step, time.time()
+
+    def at(self, state: TrainerState) -> str:
+        """Return the time of day, with the day if that is another one."""
+        made, left = state.global_step - self.step, state.max_steps - state.global_step
+        end = datetime.fromtimestamp(time.time() + (time.time() - self.started) * left / max(1, made))
+        return f"{end:%H:%M}" if end.date() == datetime.now().date() else f"{end:%d %b %H:%M}"
+
+
 class ProgressLines(TrainerCallback):
     """A callback that logs step and figures at most twice a minute, if the output is not a terminal."""
 
     def __init__(self) -> None:
         self.figures: dict[str, str] = {}
         self.last = time.monotonic()
+        self.end = EndEstimate()
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self.end.start(state.global_step)
 
     def on_log(
         self,
@@ -72,7 +98,8 @@ class ProgressLines(TrainerCallback):
         self.last = time.monotonic()
         shown = ", ".join(f"{name} {value}" for name, value in self.figures.items())
         name = stage_name(Path(str(args.output_dir)))
-        logger.info("%s: step %d of %d: %s", name, state.global_step, state.max_steps, shown)
+        place = f"{name}: step {state.global_step} of {state.max_steps}, until {self.end.at(state)}"
+        logger.info("%s: %s", place, shown)
 
 
 class ProgressBar(ProgressCallback):
@@ -84,11 +111,13 @@ class ProgressBar(ProgressCallback):
     def __init__(self) -> None:
         super().__init__()
         self.figures: dict[str, str] = {}
+        self.end = EndEstimate()
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         super().on_train_begin(args, state, control, **kwargs)  # type: ignore[no-untyped-call]
+        self.end.start(state.global_step)
         if self.training_bar is not None:
             self.training_bar.set_description(stage_name(Path(str(args.output_dir))))
 
@@ -103,4 +132,4 @@ class ProgressBar(ProgressCallback):
         if not state.is_world_process_zero or self.training_bar is None:
             return
         self.figures |= shown_figures(logs or {})
-        self.training_bar.set_postfix(self.figures)
+        self.training_bar.set_postfix({"until": self.end.at(state), **self.figures})

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import logging
+import re
+from datetime import datetime
 
 import pytest
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
-from understudy.training.progress import ProgressLines, shown_figures
+from understudy.training.progress import EndEstimate, ProgressLines, shown_figures
 
 
 def test_single_terms_and_times_are_left_out() -> None:
@@ -20,4 +22,15 @@ def test_a_log_that_is_no_terminal_has_a_line_now_and_then(caplog: pytest.LogCap
         lines.on_log(arguments, state, TrainerControl(), {"loss": 0.5})  # too soon
         lines.last -= 60
         lines.on_log(arguments, state, TrainerControl(), {"learning_rate": 1e-4})
-    assert caplog.messages == ["intermediate: step 50 of 600: loss 0.5, lr 0.0001"]
+    (message,) = caplog.messages
+    assert re.fullmatch(r"intermediate: step 50 of 600, until .*\d\d:\d\d: loss 0.5, lr 0.0001", message)
+
+
+def test_the_end_follows_from_the_steps_since_the_last_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run continued at step 100 of 400 that makes 50 steps in 10 minutes ends in 50 minutes."""
+    noon = datetime(2026, 1, 1, 12, 0).timestamp()
+    monkeypatch.setattr("understudy.training.progress.time.time", lambda: noon)
+    end = EndEstimate()
+    end.start(100)
+    monkeypatch.setattr("understudy.training.progress.time.time", lambda: noon + 600)
+    assert end.at(TrainerState(global_step=150, max_steps=400)).endswith("13:00")
