@@ -195,6 +195,29 @@ def span_prediction_loss(
     return -torch.where(real, target_BL * log_BL, 0).sum(dim=-1)
 
 
+def multi_label_prediction_loss(
+    student_BC: Tensor, teacher_BC: Tensor, *, temperature: float = 1.0
+) -> Tensor:
+    """TinyBERT Eq. 10 for labels that do not exclude each other: the mean over labels, per example.
+
+    Each label is a choice of two by itself, so the cross entropy is that of σ(z_T / t) and σ(z_S / t),
+    −p_T log p_S − (1 − p_T) log (1 − p_S). The mean over labels, and not the sum, keeps the size of the loss
+    and of its gradient independent of how many labels a task has.
+
+    Args:
+        student_BC: a logit for each label.
+
+    Returns:
+        loss_B.
+    """
+    _check_predictions(student_BC, teacher_BC, temperature)
+    target_BC = torch.sigmoid(teacher_BC.detach().float() / temperature)
+    loss_BC = nn.functional.binary_cross_entropy_with_logits(
+        student_BC.float() / temperature, target_BC, reduction="none"
+    )
+    return loss_BC.mean(dim=-1)
+
+
 def regression_prediction_loss(student_B: Tensor, teacher_B: Tensor) -> Tensor:
     """TinyBERT Eq. 10 for a number, which has no classes: squared error to the teacher's prediction."""
     _check_predictions(student_B, teacher_B, 1.0)

@@ -19,6 +19,7 @@ from understudy.objectives.tinybert import (
     attention_loss,
     embedding_loss,
     hidden_loss,
+    multi_label_prediction_loss,
     prediction_loss,
     regression_prediction_loss,
     span_prediction_loss,
@@ -217,6 +218,8 @@ def test_unlike_shapes_are_refused() -> None:
         prediction_loss(torch.zeros(1, 2), torch.zeros(1, 3))
     with pytest.raises(ValueError, match="temperature must be positive, got 0"):
         prediction_loss(torch.zeros(1, 2), torch.zeros(1, 2), temperature=0)
+    with pytest.raises(ValueError, match=r"same shape, got \(1, 2\) and \(1, 3\)"):
+        multi_label_prediction_loss(torch.zeros(1, 2), torch.zeros(1, 3))
 
 
 @BOTH_WAYS
@@ -293,6 +296,35 @@ def test_predictions_of_positions_by_hand() -> None:
     assert padded.tolist() == pytest.approx([0.0], abs=1e-6)
 
 
+def test_predictions_of_several_labels_by_hand() -> None:
+    # Teacher σ(log 3) = 3/4 and σ(0) = 1/2; student σ(0) = 1/2 and σ(−log 3) = 1/4.
+    # First label: log 2 for any target. Second: −½ log ¼ − ½ log ¾ = ½ log (16/3).
+    student, teacher = torch.tensor([[0.0, -math.log(3)]]), torch.tensor([[math.log(3), 0.0]])
+    expected = (math.log(2) + math.log(16 / 3) / 2) / 2
+    assert multi_label_prediction_loss(student, teacher).tolist() == pytest.approx([expected])
+    # Logits twice as large at twice the temperature.
+    softened = multi_label_prediction_loss(2 * student, 2 * teacher, temperature=2.0)
+    assert softened.tolist() == pytest.approx([expected])
+    # A label more of the same adds nothing: it is the mean over labels.
+    twice = (torch.cat([side, side], dim=1) for side in (student, teacher))
+    assert multi_label_prediction_loss(*twice).tolist() == pytest.approx([expected])
+
+
+def test_several_labels_at_identity_are_the_entropy_without_a_gradient() -> None:
+    teacher = torch.tensor([[math.log(3), 0.0], [50.0, -50.0]])
+    student = teacher.clone().requires_grad_()
+    loss = multi_label_prediction_loss(student, teacher)
+    entropy = (math.log(4) - 0.75 * math.log(3) + math.log(2)) / 2
+    assert loss.tolist() == pytest.approx([entropy, 0.0], abs=1e-6)
+    (gradient,) = torch.autograd.grad(loss.sum(), student)
+    assert gradient.abs().max() < 1e-7
+    # Away from it, it is (σ(z_S) − σ(z_T)) / C.
+    other = torch.zeros(1, 2, requires_grad=True)
+    multi_label_prediction_loss(other, teacher[:1]).sum().backward()
+    assert other.grad is not None
+    assert other.grad[0].tolist() == pytest.approx([(0.5 - 0.75) / 2, 0.0])
+
+
 def test_predictions_of_numbers_by_hand() -> None:
     loss = regression_prediction_loss(torch.tensor([1.0, 2.0]), torch.tensor([4.0, 2.5]))
     assert loss.tolist() == pytest.approx([9.0, 0.25])
@@ -311,11 +343,14 @@ def test_padding_and_batch_do_not_change_predictions_of_tokens(loss: Callable[..
     assert torch.allclose(loss(student[1:2], teacher[1:2], mask[1:2]), whole[1:2], atol=1e-6)
 
 
-@pytest.mark.parametrize("loss", [token_prediction_loss, span_prediction_loss, regression_prediction_loss])
+@pytest.mark.parametrize(
+    "loss",
+    [token_prediction_loss, span_prediction_loss, regression_prediction_loss, multi_label_prediction_loss],
+)
 def test_gradients_of_every_prediction_reach_the_student_only(loss: Callable[..., Tensor]) -> None:
-    shape = {token_prediction_loss: (2, 3, 4), span_prediction_loss: (2, 3)}.get(loss, (2,))
+    shape = {token_prediction_loss: (2, 3, 4), regression_prediction_loss: (2,)}.get(loss, (2, 3))
     student, teacher = (torch.randn(shape, requires_grad=True) for _ in range(2))
-    masks = () if loss is regression_prediction_loss else (prefix_mask([3, 2], 3),)
+    masks = (prefix_mask([3, 2], 3),) if loss in (token_prediction_loss, span_prediction_loss) else ()
     loss(student, teacher, *masks).sum().backward()
     assert student.grad is not None
     assert student.grad.isfinite().all()
