@@ -7,6 +7,7 @@ choice of rows. The definitions are those of scikit-learn, SciPy and seqeval.
     regression                        [prediction, score]
     question answering                [exact match, F1, has an answer]
     token classification              [spans right, spans predicted, spans gold]
+    multi-label                       [a prediction for each label …, each label …], 0 or 1
 """
 
 from __future__ import annotations
@@ -98,6 +99,27 @@ def span_f1(outcomes: Outcomes) -> float:
     return _f1(*outcomes.sum(axis=0))
 
 
+def micro_f1_of_sets(outcomes: Outcomes) -> float:
+    """Return the F1 over all pairs of a row and a label."""
+    predicted, gold = _sets(outcomes)
+    return float(sklearn.metrics.f1_score(gold, predicted, average="micro", zero_division=0.0))
+
+
+def macro_f1_of_sets(outcomes: Outcomes) -> float:
+    """Return the mean F1 over the labels that occur, in predictions or in rows."""
+    predicted, gold = _sets(outcomes)
+    occur = np.flatnonzero((predicted | gold).any(axis=0))
+    if not len(occur):
+        return 0.0
+    return float(sklearn.metrics.f1_score(gold, predicted, labels=occur, average="macro", zero_division=0.0))
+
+
+def _sets(outcomes: Outcomes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return which labels are predicted and which are gold, rows by labels."""
+    predicted, gold = np.split(outcomes.astype(np.int64), 2, axis=1)
+    return predicted, gold
+
+
 METRICS: Mapping[str, Metric] = {
     function.__name__: function
     for function in (
@@ -118,27 +140,31 @@ def find_metric(name: str, *, of: str) -> Metric:
     """Find a metric for one prediction per row: ours by name, or a scikit-learn scorer.
 
     Args:
-        of: whether the predictions are `classes` or `numbers`.
+        of: whether the predictions are `classes`, `numbers` or `label sets`.
 
     >>> round(find_metric("balanced_accuracy", of="classes")(np.array([[0.0, 0], [0, 0], [0, 1]])), 2)
     0.5
     """
-    ours = _OF_CLASSES if of == "classes" else _OF_NUMBERS
+    ours = _OURS[of]
     if name in ours:
-        return METRICS[name]
+        return ours[name]
     allowed = [*ours, *_scorer_names(of)]
     if name not in allowed:
         raise RecipeError(f"metric must be one of {', '.join(allowed)}; got {name!r}.")
     scorer = sklearn.metrics.get_scorer(name)
-    given = _GivenClasses() if of == "classes" else _GivenNumbers()
+    given = _GivenNumbers() if of == "numbers" else _GivenClasses()
 
     def metric(outcomes: Outcomes) -> float:
-        predicted, gold = _labels(outcomes) if of == "classes" else outcomes.T
+        if of == "label sets":
+            predicted, gold = _sets(outcomes)
+        else:
+            predicted, gold = _labels(outcomes) if of == "classes" else outcomes.T
+            predicted = predicted.reshape(-1, 1)
         try:
             with warnings.catch_warnings():
                 # A bootstrap sample may lack a class; use scikit-learn's value for it.
                 warnings.simplefilter("ignore")
-                return float(scorer(given, predicted.reshape(-1, 1), gold))
+                return float(scorer(given, predicted, gold))
         except ValueError as error:
             raise RecipeError(f"metric {name} does not fit these labels: {error}") from error
 
@@ -147,11 +173,18 @@ def find_metric(name: str, *, of: str) -> Metric:
     return metric
 
 
-_OF_CLASSES, _OF_NUMBERS = ("accuracy", "f1", "macro_f1", "matthews"), ("pearson", "spearman")
+_OURS: Mapping[str, Mapping[str, Metric]] = {
+    "classes": {name: METRICS[name] for name in ("accuracy", "f1", "macro_f1", "matthews")},
+    "numbers": {name: METRICS[name] for name in ("pearson", "spearman")},
+    "label sets": {"micro_f1": micro_f1_of_sets, "macro_f1": macro_f1_of_sets},
+}
 
 
 def _scorer_names(of: str) -> list[str]:
     """Return the scorers that need only predictions, not probabilities."""
+    if of == "label sets":
+        averages = ("macro", "micro", "samples", "weighted")
+        return [f"{kind}_{one}" for kind in ("f1", "jaccard", "precision", "recall") for one in averages]
     classes = ("balanced_accuracy", "f1_", "jaccard", "matthews_corrcoef", "precision", "recall")
     # Those of logarithms and of Poisson's and Gamma's fail on numbers below 0, which a model may predict.
     errors = ("neg_mean_absolute", "neg_mean_squared_error", "neg_root_mean_squared_error")
@@ -166,7 +199,7 @@ class _GivenClasses(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_ = np.array([0, 1])
 
     def predict(self, given: NDArray[Any]) -> NDArray[Any]:
-        return given[:, 0]
+        return given[:, 0] if given.shape[1] == 1 else given
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -223,6 +256,22 @@ def _count_labels(outcomes: Outcomes) -> tuple[NDArray[np.int64], NDArray[np.int
     return right, predicted, gold
 
 
+def _count_sets(outcomes: Outcomes) -> tuple[Outcomes, Outcomes, Outcomes]:
+    """Count how often each label is correct, predicted and gold."""
+    predicted, gold = np.split(outcomes, 2, axis=1)
+    return (predicted * gold).sum(axis=0), predicted.sum(axis=0), gold.sum(axis=0)
+
+
+def _count_micro_f1_of_sets(outcomes: Outcomes) -> float:
+    return _f1(*(counts.sum() for counts in _count_sets(outcomes)))
+
+
+def _count_macro_f1_of_sets(outcomes: Outcomes) -> float:
+    right, predicted, gold = _count_sets(outcomes)
+    total = predicted + gold
+    return float((2 * right[total > 0] / total[total > 0]).mean()) if total.any() else 0.0
+
+
 def _count_scorer(name: str, outcomes: Outcomes) -> float:
     """Compute a class scorer of scikit-learn from counts; labels that never occur are left out."""
     if name == "matthews_corrcoef":
@@ -256,6 +305,8 @@ _COUNTED: dict[Metric, Metric] = {
     f1: _count_f1,
     macro_f1: _count_macro_f1,
     matthews: _count_matthews,
+    micro_f1_of_sets: _count_micro_f1_of_sets,
+    macro_f1_of_sets: _count_macro_f1_of_sets,
 }
 
 

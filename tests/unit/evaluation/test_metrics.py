@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import sklearn.metrics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score, matthews_corrcoef
@@ -19,7 +20,9 @@ from understudy.evaluation.metrics import (
     f1,
     find_metric,
     macro_f1,
+    macro_f1_of_sets,
     matthews,
+    micro_f1_of_sets,
     pearson,
     span_counts,
     span_f1,
@@ -91,6 +94,44 @@ def test_scorers_are_counted_as_scikit_learn_computes_them(name: str, pairs: lis
         else:
             assert counted(metric) is not metric
             assert counted(metric)(outcomes) == pytest.approx(metric(outcomes), abs=1e-12)
+
+
+# Two predictions and two labels a row. First label: 1 right of 2 predicted and 1 gold; second: 1, 1 and 2.
+SETS = np.array([[1, 0, 1, 1], [1, 1, 0, 1], [0, 0, 0, 0]], dtype=np.float64)
+
+
+def test_f1_of_label_sets() -> None:
+    assert micro_f1_of_sets(SETS) == pytest.approx(2 * 2 / (3 + 3))
+    assert macro_f1_of_sets(SETS) == pytest.approx((2 * 1 / 3 + 2 * 1 / 3) / 2)
+
+
+def test_a_label_that_never_occurs_is_no_part_of_macro_f1() -> None:
+    # predictions 1 0, labels 1 0: the second label is in no row and no prediction.
+    assert macro_f1_of_sets(np.array([[1.0, 0, 1, 0], [0, 0, 0, 0]])) == 1.0
+    assert macro_f1_of_sets(np.zeros((2, 4))) == micro_f1_of_sets(np.zeros((2, 4))) == 0.0
+
+
+@given(st.lists(st.lists(st.integers(0, 1), min_size=6, max_size=6), min_size=1, max_size=20))
+@settings(max_examples=50)
+def test_counts_of_label_sets_are_those_of_scikit_learn(rows: list[list[int]]) -> None:
+    outcomes = np.array(rows, dtype=np.float64)
+    for metric in (micro_f1_of_sets, macro_f1_of_sets):
+        assert counted(metric) is not metric
+        assert counted(metric)(outcomes) == pytest.approx(metric(outcomes), abs=1e-12)
+
+
+@pytest.mark.parametrize("name", _scorer_names("label sets"))
+def test_scorers_of_label_sets(name: str) -> None:
+    predicted, gold = SETS[:, :2].astype(int), SETS[:, 2:].astype(int)
+    kind, _, average = name.partition("_")
+    function = getattr(sklearn.metrics, f"{kind}_score")
+    expected = function(gold, predicted, average=average, zero_division=0.0)
+    assert find_metric(name, of="label sets")(SETS) == pytest.approx(expected)
+
+
+def test_what_label_sets_cannot_be_scored_by() -> None:
+    with pytest.raises(RecipeError, match="metric must be one of micro_f1, macro_f1, f1_macro"):
+        find_metric("accuracy", of="label sets")
 
 
 def test_a_scorer_of_numbers() -> None:
