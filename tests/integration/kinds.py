@@ -16,6 +16,7 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     AutoTokenizer,
+    pipeline,
 )
 
 
@@ -54,6 +55,14 @@ def write_pairs(folder: Path) -> Path:
     pairs = [(a, b) for a in COLOURS for b in COLOURS]
     rows = [[f"the {a} cat", f"the {b} cat", int(a == b)] for a, b in pairs if a == b or (a < b)]
     return _csv(folder / "rows.csv", ["sentence1", "sentence2", "label"], rows)
+
+
+def write_label_sets(folder: Path) -> Path:
+    rows = [["the red cat", "animal;colour"], ["the blue dog", "animal; colour"],
+            ["a red film", "colour;film"], ["the dog was in the movie", '["animal", "film"]'],
+            ["the cat sleeps", "animal"], ["it is green", "colour"], ["a slow movie", "film"],
+            ["it was great", ""]]  # fmt: skip
+    return _csv(folder / "rows.csv", ["text", "labels"], rows)
 
 
 def write_regression(folder: Path) -> Path:
@@ -126,6 +135,16 @@ def predict_label(folder: Path) -> Callable[[dict[str, Any]], Any]:
     return predict
 
 
+def predict_labels(folder: Path) -> Callable[[dict[str, Any]], Any]:
+    classify = pipeline("text-classification", str(folder), top_k=None)
+
+    def predict(row: dict[str, Any]) -> list[int]:
+        ids = classify.model.config.label2id
+        return sorted(ids[one["label"]] for one in classify([row["text"]])[0] if one["score"] >= 0.5)
+
+    return predict
+
+
 def predict_answer(folder: Path) -> Callable[[dict[str, Any]], Any]:
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForQuestionAnswering.from_pretrained(folder)
@@ -179,6 +198,7 @@ def predict_tags(folder: Path) -> Callable[[dict[str, Any]], Any]:
 EXAMPLES = {
     "classification": Example("classification", write_classification, predict_label),
     "pair": Example("mrpc", write_pairs, predict_label),
+    "multi-label": Example("multi-label", write_label_sets, predict_labels),
     "regression": Example("stsb", write_regression, predict_label),
     "squad": Example("squad", write_squad, predict_answer, steps=100),
     "squad2": Example("squad2", write_squad2, predict_answer, steps=100),

@@ -62,7 +62,7 @@ class Length(Regression):
         return Features({"text": Value("string"), "length": Value("float64")})
 
     def encode(
-        self, batch: Any, reader: Any, names: Sequence[str], inside: Any = None
+        self, batch: Any, reader: Any, names: Sequence[str], labels: Any = None
     ) -> dict[str, list[Any]]:
         return super().encode({**batch, "label": batch["length"]}, reader, names)
 

@@ -113,7 +113,7 @@ def test_every_kind_has_them(kind: str, encoder: Path, tmp_path: Path) -> None:
     assert losses["labels"] == {"first": 0.0, "last": 0.0}
 
 
-@pytest.mark.parametrize("kind", ["classification", "regression", "multiple-choice"])
+@pytest.mark.parametrize("kind", ["classification", "regression", "multiple-choice", "multi-label"])
 def test_without_any_label_the_score_is_agreement(kind: str, encoder: Path, tmp_path: Path) -> None:
     """No training label and no development set: the teacher is the only source."""
     example = EXAMPLES[kind]

@@ -53,6 +53,8 @@ class Artifact:
         details: figures of the export, for information only.
         columns: the name of each field in the files that the student was trained on, if it has one.
         temperature: divides the logits, so that probabilities are calibrated.
+        thresholds: the least probability at which each label is given, chosen on the first development set;
+            None if predictions have no thresholds.
     """
 
     task: str
@@ -73,6 +75,7 @@ class Artifact:
     details: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     temperature: float = 1.0
+    thresholds: Mapping[str, float] | None = None
 
     def choose(self, model: str | None) -> ExportedModel:
         """Return a model by name, or the default."""
@@ -126,6 +129,8 @@ def read_artifact(folder: Path) -> Artifact:
 def _check(file: Path, artifact: Artifact) -> None:
     if artifact.default not in artifact.models:
         raise ModelError(f"{file}: default must be one of {', '.join(artifact.models)}.")
+    if artifact.thresholds is not None and set(artifact.thresholds) != set(artifact.labels or ()):
+        raise ModelError(f"{file}: thresholds must have every label and no other. Export the student again.")
 
 
 def checked_file(folder: Path, artifact: Artifact, name: str) -> Path:

@@ -178,6 +178,11 @@ def _limits(artifact: Artifact, kind: RowKind) -> str:
             f"expected calibration error is {calibration['error_after']:.3f}, and "
             f"{calibration['error_before']:.3f} without it."
         )
+    if artifact.thresholds:
+        lines.append(
+            "- Scores count a label from a probability of 0.5 on. `Predictor` uses the thresholds in "
+            "`artifact.json`, chosen on the development set."
+        )
     if artifact.details.get("labels_from") == "teacher":
         lines.append("- There were no development labels: the scores are agreement with the teacher.")
     return "\n".join(lines)

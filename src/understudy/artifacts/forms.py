@@ -128,6 +128,11 @@ class FormMaker:
         self.form_logits["fp32"] = self.logits
         self._add("fp32", "onnxruntime", [file], self.scores)
 
+    def thresholds(self) -> dict[str, float] | None:
+        """Return thresholds of the labels, chosen on the first development set with the fp32 model."""
+        name, split = next(iter(self.subject.splits.items()))
+        return self.subject.kind.choose_thresholds(split.rows, split.encoded, self.logits[name])
+
     def int8(self) -> None:
         """Quantise weights to 8 bits, all of them or as many as keep the score."""
         source, target = self.folder / FP32, self.folder / INT8

@@ -9,11 +9,14 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from understudy.errors import DataError
+
+if TYPE_CHECKING:
+    from understudy.data.kind import RowKind
 
 
 def predict_command(
@@ -83,7 +86,7 @@ def predict_command(
     records, kept = itertools.tee(records)
     answers = predictor.stream((_row(record, named) for record in records), batch_size=batch_size)
     if output is not None:
-        write_predictions(output, zip(kept, answers, strict=True), fields)
+        write_predictions(output, zip(kept, answers, strict=True), predictor.kind, fields)
         return
     for record, answer in zip(kept, answers, strict=True):
         if as_json or with_texts:
@@ -175,19 +178,21 @@ def _delimiter(file: Path) -> str:
     return "\t" if file.suffix == ".tsv" else ","
 
 
-def write_predictions(file: Path, pairs: Iterable[tuple[Any, dict[str, Any]]], fields: Sequence[str]) -> None:
+def write_predictions(
+    file: Path, pairs: Iterable[tuple[Any, dict[str, Any]]], kind: RowKind, fields: Sequence[str]
+) -> None:
     """Write every record with its prediction beside it: a table (.csv, .tsv), or JSON lines.
 
-    Lists and mappings of a prediction are JSON in a table. A prediction's name that a column of the file
-    already has gets the prefix `predicted_`.
+    A prediction's name that a column of the file already has gets the prefix `predicted_`.
     """
-    lines = (_beside(record, answer, fields) for record, answer in pairs)
+    is_table = file.suffix in (".csv", ".tsv")
+    lines = (_beside(record, kind.cells(answer) if is_table else answer, fields) for record, answer in pairs)
     first = next(lines, None)
     with file.open("w", encoding="utf-8", newline="") as opened:
         if first is None:
             return
         every = itertools.chain([first], lines)
-        if file.suffix not in (".csv", ".tsv"):
+        if not is_table:
             opened.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in every)
             return
         names = [name for name in first if name not in ("probabilities", "truncated")]

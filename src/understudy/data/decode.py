@@ -83,6 +83,15 @@ def softmax(logits: FloatArray) -> NDArray[np.float64]:
     return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))
 
 
+def sigmoid(logits: FloatArray) -> NDArray[np.float64]:
+    """Return the probability of each logit on its own; 0 is exactly one half.
+
+    >>> sigmoid(np.array([-1000.0, 0.0, 1000.0])).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    return np.asarray(np.exp(-np.logaddexp(0.0, -logits.astype(np.float64))))
+
+
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     """Return type, first and last word of each entity, following conlleval for B- and I-, and E- and S-.
 

@@ -55,7 +55,7 @@ def encode(
     labels = rows.features.get(kind.label_field)
     labels = labels.feature if isinstance(labels, List) else labels
     if isinstance(labels, ClassLabel):
-        given["inside"] = kind.inside_labels(labels.names)
+        given["labels"] = labels.names
 
     def encode_batch(batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
         encoded = kind.encode(batch, **given)
@@ -151,7 +151,10 @@ class Collator:
         }
         if "attention_mask" not in flat:
             flat["attention_mask"] = [[1] * len(ids) for ids in flat["input_ids"]]
-        if "labels" in rows[0] and isinstance(rows[0]["labels"], list):
+        # Whole numbers are a label for each token; others a target for each output, which has no padding.
+        listed = "labels" in rows[0] and isinstance(rows[0]["labels"], list)
+        is_per_output = listed and isinstance(rows[0]["labels"][0], float)
+        if listed and not is_per_output:
             flat["labels"] = [row["labels"] for row in rows]
         width = padded_width([len(ids) for ids in flat["input_ids"]])
         batch = {
@@ -160,6 +163,8 @@ class Collator:
         }
         if choices:
             batch = {name: value.view(len(rows), choices, width) for name, value in batch.items()}
+        if is_per_output:
+            batch["labels"] = torch.tensor([row["labels"] for row in rows])
         for name in rows[0]:
             if name not in (*batch, *_NOT_LABELS) and isinstance(rows[0][name], int | float):
                 values = [row[name] for row in rows]

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,15 +118,16 @@ class RowKind(ABC):
         """Return the labels of a source in the order of their ids."""
         return tuple(sorted(found))
 
-    def inside_labels(self, labels: Sequence[str] | None) -> list[int] | None:
-        """Return, for each label, the one that continues it; None if labels stand alone."""
-        return None
-
     @abstractmethod
     def encode(
-        self, batch: Batch, reader: TextReader, names: Sequence[str], inside: Sequence[int] | None = None
+        self, batch: Batch, reader: TextReader, names: Sequence[str], labels: Sequence[str] | None = None
     ) -> Encoded:
-        """Encode checked rows for training, with their labels."""
+        """Encode checked rows for training, with their labels.
+
+        Args:
+            names: names of the model's inputs.
+            labels: label names in the order of their ids; None for kinds without named labels.
+        """
 
     @abstractmethod
     def parse(self, given: Any, fields: Sequence[str]) -> Row:
@@ -141,9 +143,20 @@ class RowKind(ABC):
     ) -> Prediction:
         """Turn logits into a prediction."""
 
+    def apply_thresholds(self, prediction: Prediction, thresholds: Mapping[str, float]) -> Prediction:
+        """Decide a prediction by an artifact's thresholds: label to its least probability."""
+        raise TypeError(f"predictions of {self.name} have no thresholds")
+
     @abstractmethod
     def show(self, prediction: Prediction) -> str:
         """Format a prediction on one line, with tabs between its parts."""
+
+    def cells(self, prediction: Prediction) -> Prediction:
+        """Format a prediction as cells of a table: lists and mappings are JSON."""
+        return {
+            name: json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+            for name, value in prediction.items()
+        }
 
 
 class Kind(RowKind):
@@ -151,6 +164,7 @@ class Kind(RowKind):
 
     Attributes:
         has_plain_labels: whether the label of a row is one number, the id of a class or a score.
+        predicts_labels: whether predictions have the form of labels, so that a teacher can label rows.
         has_agreement: whether agreement of two models on a row is defined.
         has_entities: whether rows have entities that augmentation may swap.
         picture: how a report plots the predictions: `confusion`, `scatter`, or None.
@@ -158,6 +172,7 @@ class Kind(RowKind):
 
     has_agreement: ClassVar[bool] = True
     has_plain_labels: ClassVar[bool] = True
+    predicts_labels: ClassVar[bool] = True
     has_entities: ClassVar[bool] = False
     picture: ClassVar[str | None] = None
 
@@ -198,6 +213,12 @@ class Kind(RowKind):
     @abstractmethod
     def judge(self, task: Task, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]) -> Any:
         """Return the predictions and outcomes of a whole split; see `evaluation/outcomes.py`."""
+
+    def choose_thresholds(
+        self, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]
+    ) -> dict[str, float] | None:
+        """Return the least probability at which each label is given, chosen on a split; None for none."""
+        return None
 
     @abstractmethod
     def metric(self, name: str) -> Any:

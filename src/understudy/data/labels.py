@@ -1,4 +1,4 @@
-"""Check that the model and the data use the same number for the same label.
+"""Labels by name: the same number for the same label in model and data, and several in one cell.
 
 A model's labels are in its config. If they are just LABEL_0, LABEL_1 …, they are unnamed.
 """
@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from understudy.errors import ModelError
+
+# Between the labels of one cell.
+SEPARATOR = ";"
 
 
 def named_labels(id2label: Mapping[int, str]) -> tuple[str, ...] | None:
@@ -66,3 +69,29 @@ def label_names(value: Any, labels: Sequence[str] | None) -> Any:
 def fold(name: str) -> str:
     """Normalise case and separators of a label: `Not Entailment` becomes `not_entailment`."""
     return re.sub(r"[\s_-]+", "_", name.casefold())
+
+
+def split_labels(cell: str) -> list[Any]:
+    """Split the labels in a cell of a table: a JSON list, or names with semicolons between them.
+
+    >>> split_labels("sport; politics"), split_labels('["sport"]'), split_labels("")
+    (['sport', 'politics'], ['sport'], [])
+    """
+    if cell.lstrip().startswith("["):
+        try:
+            listed = json.loads(cell)
+        except ValueError:
+            listed = None  # a name that begins with a bracket
+        if isinstance(listed, list):
+            return listed
+    return [name.strip() for name in cell.split(SEPARATOR) if name.strip()]
+
+
+def join_labels(names: Sequence[str]) -> str:
+    """Join labels to one cell, which `split_labels` reads.
+
+    >>> join_labels(["sport", "politics"]), join_labels(["sport; politics"])
+    ('sport;politics', '["sport; politics"]')
+    """
+    cell = SEPARATOR.join(names)
+    return cell if split_labels(cell) == list(names) else json.dumps(list(names), ensure_ascii=False)

@@ -5,6 +5,7 @@ The columns of a clean row depend on its kind; `row` is its position in the sour
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -111,7 +112,9 @@ def label_id(value: Any, ids: Mapping[str, int]) -> int:
     if found is None:
         names = list(dict.fromkeys(name for name in ids if not name.isdigit())) or list(ids)
         shown = ", ".join(names[:10]) + (" …" if len(names) > 10 else "")
-        raise BadRowError("unknown label", f"label must be one of {shown}; got {name!r}")
+        close = difflib.get_close_matches(name, names, n=1)
+        hint = f". Did you mean {close[0]!r}?" if close else ""
+        raise BadRowError("unknown label", f"label must be one of {shown}; got {name!r}{hint}")
     return found
 
 

@@ -44,7 +44,7 @@ def resolve_distillation(recipe: Recipe) -> Recipe:
     has_dev = any(one is not None for one in (data.source, data.dev, data.dev_share))
     if has_dev or data.unlabelled is None or recipe.teacher is None:
         return recipe
-    if not task.kind.has_plain_labels:
+    if not task.kind.predicts_labels:
         raise RecipeError(f"data.dev must be given: agreement with a teacher is not scored for {task.kind}.")
     if any(isinstance(column, int) for column in data.columns.values()):
         raise RecipeError("data.dev must be given where data.columns are numbers.")

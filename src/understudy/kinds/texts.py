@@ -13,6 +13,18 @@ from understudy.errors import DataError
 from understudy.kinds.given import check_given, name_fields
 
 
+def order_names(found: Iterable[str]) -> tuple[str, ...]:
+    """Sort the labels of a source, numbers numerically and words alphabetically; refuse fewer than two."""
+    names = list(found)
+    if len(names) < 2:
+        raise DataError(
+            f"there must be two or more different labels; found {sorted(names)}. Check that the file is "
+            "whole, or name another column with data.columns.label."
+        )
+    numeric = all(name.lstrip("-").isdigit() for name in names)
+    return tuple(sorted(names, key=int) if numeric else sorted(names))
+
+
 class TextRows(RowKind):
     """Rows of one text or a pair of texts with one label."""
 
@@ -40,7 +52,7 @@ class TextRows(RowKind):
         return {name: check_text(values[name], name) for name in self.inputs if name in values}
 
     def encode(
-        self, batch: Batch, reader: TextReader, names: Sequence[str], inside: Sequence[int] | None = None
+        self, batch: Batch, reader: TextReader, names: Sequence[str], labels: Sequence[str] | None = None
     ) -> Encoded:
         encoded = model_columns(reader.texts(batch["text"], batch.get("text_pair")), names)
         encoded["labels"] = batch["label"]

@@ -79,6 +79,7 @@ class Predictor:
         "choices": […]}`, `{"words": […]}`. The keys of the prediction depend on the kind:
 
         - classification: `label`, `score`, `probabilities`
+        - multi-label: `labels`, those whose probability reaches the artifact's threshold, and `probabilities`
         - regression: `score`
         - question answering: `answer`, `start`, `end` (characters of the context), `score`; also `has_answer`
           if questions may be unanswerable
@@ -115,6 +116,8 @@ class Predictor:
             prediction = kind.decode(
                 reading, found, artifact.labels or (), unanswerable=artifact.unanswerable
             )
+            if artifact.thresholds is not None:
+                prediction = kind.apply_thresholds(prediction, artifact.thresholds)
             if not kind.has_windows and any(one.overflowing for one in reading.encodings):
                 prediction["truncated"] = True
             yield prediction

@@ -17,9 +17,7 @@ from understudy.artifacts.forms import ExportSubject, FormMaker
 from understudy.artifacts.onnx import OPSET
 from understudy.distillation.agreement import labels_from
 from understudy.errors import OutputError
-from understudy.evaluation.score import (
-    score_content,
-)
+from understudy.evaluation.score import score_content
 from understudy.files import hash_file
 from understudy.models.settings import student_inside
 from understudy.recipe.recipe import Recipe
@@ -118,6 +116,7 @@ def _describe(subject: ExportSubject, run: Recipe, maker: FormMaker) -> Artifact
     files = [one for one in folder.rglob("*") if one.is_file() and one.name != CARD]
     return Artifact(
         **describe_input(run, tokenizer, subject.data, subject.inputs),
+        thresholds=maker.thresholds(),
         models=maker.models,
         default=maker.default,
         parameters=subject.model.num_parameters(),

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from understudy.data.decode import MAX_ANSWER_TOKENS, best_answer, word_tags
+from understudy.data.decode import MAX_ANSWER_TOKENS, best_answer, sigmoid, word_tags
 
 
 def window(start: list[float], end: list[float], inside: list[bool] | None = None):
@@ -57,3 +58,9 @@ def test_answers_are_not_too_long() -> None:
 def test_words_without_a_piece_are_outside() -> None:
     logits = np.array([[0, 0, 9], [0, 9, 0], [9, 0, 0]])
     assert word_tags(logits, [-1, 0, -1], num_words=3, outside=2) == [1, 2, 2]
+
+
+def test_probabilities_of_single_logits() -> None:
+    logits = np.array([[-1e4, -np.log(3), 0.0, np.log(3), 1e4]], dtype=np.float32)
+    assert sigmoid(logits)[0].tolist() == pytest.approx([0.0, 0.25, 0.5, 0.75, 1.0])
+    assert sigmoid(logits)[0, 2] == 0.5

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from datasets import Dataset
+from datasets import Dataset, Features, Value
 from transformers import PreTrainedTokenizerFast
 
 from understudy.data.encode import IGNORED_LABEL, Collator, encode
@@ -152,3 +152,18 @@ def test_tags_are_padded_with_the_ignored_label(tokenizer: PreTrainedTokenizerFa
     rows = Dataset.from_list([{"row": 0, "words": ["anna"], "tags": [1]}])
     batch = Collator(tokenizer)([encode(rows, get_kind("token-classification"), tokenizer, max_length=8)[0]])
     assert batch["labels"].tolist() == [[IGNORED_LABEL, 1] + [IGNORED_LABEL] * 2]
+
+
+def test_targets_of_labels_are_stacked_without_padding(tokenizer: PreTrainedTokenizerFast) -> None:
+    """There may be more labels than tokens, and fewer."""
+    kind, labels = get_kind("multi-label"), [f"label {number}" for number in range(9)]
+    rows = Dataset.from_list(
+        [{"row": 0, "text": "good film", "label": [0, 8]}, {"row": 1, "text": "bad", "label": []}],
+        features=Features({"row": Value("int64"), **kind.features(labels, pair=False)}),
+    )
+    encoded = encode(rows, kind, tokenizer, max_length=16)
+    assert encoded[1]["labels"] == [0.0] * 9
+    batch = Collator(tokenizer)(list(encoded))
+    assert batch["labels"].dtype == torch.float32
+    assert batch["labels"].tolist() == [[1.0] + [0.0] * 7 + [1.0], [0.0] * 9]
+    assert batch["input_ids"].shape == (2, 4)

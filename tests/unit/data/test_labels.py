@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from understudy.data.labels import check_labels, named_labels
+from understudy.data.labels import check_labels, join_labels, named_labels, split_labels
 from understudy.errors import ModelError
 
 
@@ -38,3 +40,26 @@ def test_another_order_is_an_error_that_shows_both_and_the_way_out() -> None:
 def test_other_labels_are_an_error(model_labels: list[str] | None, number: int) -> None:
     with pytest.raises(ModelError, match="must agree in names and order"):
         check_labels("m", model_labels, number, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("sport;politics", ["sport", "politics"]),
+        (" sport ; politics;", ["sport", "politics"]),
+        ("", []),
+        (" ", []),
+        ("[]", []),
+        ('["sport", "a; b"]', ["sport", "a; b"]),
+        ("[1, 2]", [1, 2]),
+        ("[sic]", ["[sic]"]),
+        ("a, b", ["a, b"]),
+    ],
+)
+def test_labels_of_a_cell(cell: str, expected: list[object]) -> None:
+    assert split_labels(cell) == expected
+
+
+@given(st.lists(st.text(st.sampled_from('ab;[]", '), min_size=1).map(str.strip).filter(bool)))
+def test_a_written_cell_is_read_as_it_was(names: list[str]) -> None:
+    assert split_labels(join_labels(names)) == names

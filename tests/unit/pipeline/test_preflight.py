@@ -266,6 +266,21 @@ def test_rare_labels(values: dict[str, Any], tmp_path: Path) -> None:
     assert "negg (1)" in one.message
 
 
+def test_rare_and_unseen_labels_of_rows_with_several(values: dict[str, Any], tmp_path: Path) -> None:
+    train = [("good film", "pos;film")] * 6 + [("bad cat", "")] * 3 + [("awful dog", "neg")]
+    data = {
+        "train": write_rows(tmp_path / "sets.csv", train),
+        "dev": write_rows(tmp_path / "dev-sets.csv", [("great city", "place;pos")]),
+        "labels": ["film", "neg", "place", "pos"],
+    }
+    recipe = Recipe.from_mapping({"task": "multi-label", "model": "ENCODER", "data": data})
+    loaded = load_data(recipe.task_definition, recipe.data, ["train", "dev"])
+    rare, unseen = check_unseen_labels(PlannedRun(recipe, tmp_path, loaded, "", False))
+    assert (rare.check, unseen.check) == ("rare_labels", "unseen_labels")
+    assert "hardly any training rows: neg (1)." in rare.message
+    assert "the label place, and development rows do" in unseen.message
+
+
 def test_unseen_labels(values: dict[str, Any], tmp_path: Path) -> None:
     positive = [row for row in some_rows(0, 1200) if row[1] == "pos"]
     values["data"]["train"] = write_rows(tmp_path / "sorted.csv", positive)

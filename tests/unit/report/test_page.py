@@ -52,6 +52,7 @@ def test_every_kind_of_row_can_be_shown() -> None:
             "prediction": ["O"],
             "against": ["B-PER"],
         },
+        "multi-label": {"text": "a", "label": ["x", "y"], "prediction": [], "against": ["x"]},
         "regression": {"text": "a", "text_pair": "b", "label": 2.5, "prediction": 1.0, "against": 2.25},
     }
     for name, row in rows.items():

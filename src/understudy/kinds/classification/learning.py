@@ -19,6 +19,11 @@ class Classification(ClassificationRows, ClassLosses, TextKind):
 
     picture = "confusion"
 
+    def check_head(self, config: Any) -> str | None:
+        if config.problem_type != "multi_label_classification":
+            return None
+        return "it gives several labels for a text (its problem_type is multi_label_classification)"
+
     def best_guess(self, rows: Dataset) -> float | None:
         counts = np.bincount(rows["label"][:])
         return float(counts.max() / counts.sum())

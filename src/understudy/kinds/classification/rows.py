@@ -8,8 +8,7 @@ from typing import Any
 from understudy.data.decode import softmax
 from understudy.data.kind import Logits, Prediction, Reading, Row
 from understudy.data.rows import is_clean, label_id, label_name
-from understudy.errors import DataError
-from understudy.kinds.texts import TextRows
+from understudy.kinds.texts import TextRows, order_names
 
 
 class ClassificationRows(TextRows):
@@ -27,15 +26,7 @@ class ClassificationRows(TextRows):
         return [name] if is_clean(name) else []  # others are reported with their rows
 
     def order_labels(self, found: Iterable[str]) -> tuple[str, ...]:
-        """Sort numbers numerically and words alphabetically."""
-        found = list(found)
-        if len(found) < 2:
-            raise DataError(
-                f"there must be two or more different labels; found {sorted(found)}. Check that the file is "
-                "whole, or name another column with data.columns.label."
-            )
-        numeric = all(name.lstrip("-").isdigit() for name in found)
-        return tuple(sorted(found, key=int) if numeric else sorted(found))
+        return order_names(found)
 
     def decode(
         self, reading: Reading, logits: Logits, labels: Sequence[str], *, unanswerable: bool

@@ -55,7 +55,7 @@ class MultipleChoiceRows(RowKind):
         }
 
     def encode(
-        self, batch: Batch, reader: TextReader, names: Sequence[str], inside: Sequence[int] | None = None
+        self, batch: Batch, reader: TextReader, names: Sequence[str], labels: Sequence[str] | None = None
     ) -> Encoded:
         """Encode each choice with the context; `input_ids` has one list per choice."""
         rows = [

@@ -35,6 +35,7 @@ class QuestionAnswering(QuestionAnsweringRows, Kind):
     """An answer span in the context, or no answer."""
 
     has_plain_labels = False
+    predicts_labels = False
 
     def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:
         text = Value("string")

@@ -71,7 +71,7 @@ class QuestionAnsweringRows(RowKind):
         return {"text": [], "answer_start": []}
 
     def encode(
-        self, batch: Batch, reader: TextReader, names: Sequence[str], inside: Sequence[int] | None = None
+        self, batch: Batch, reader: TextReader, names: Sequence[str], labels: Sequence[str] | None = None
     ) -> Encoded:
         """Encode long contexts as overlapping windows.
 

@@ -29,6 +29,7 @@ class TokenClassification(TokenClassificationRows, Kind):
     """Entities among the words of a text, as IOB tags."""
 
     has_plain_labels = False
+    predicts_labels = False
     has_entities = True
 
     def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:

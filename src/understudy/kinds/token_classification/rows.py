@@ -62,28 +62,19 @@ class TokenClassificationRows(RowKind):
         types = sorted({tag[2:] for tag in found if tag[:2] in ("B-", "I-")})
         return ("O", *(f"{prefix}-{name}" for name in types for prefix in "BI"))
 
-    def inside_labels(self, labels: Sequence[str] | None) -> list[int] | None:
-        """Return, for each tag, the id of the tag that continues it: I-PER for B-PER.
-
-        >>> TokenClassificationRows().inside_labels(["O", "B-PER", "I-PER"])
-        [0, 2, 2]
-        """
-        ids = {name: place for place, name in enumerate(labels or ())}
-        return [ids.get(f"I-{name[2:]}", place) if name[:2] == "B-" else place for name, place in ids.items()]
-
     def encode(
-        self, batch: Batch, reader: TextReader, names: Sequence[str], inside: Sequence[int] | None = None
+        self, batch: Batch, reader: TextReader, names: Sequence[str], labels: Sequence[str] | None = None
     ) -> Encoded:
         """Encode words: the first token of a word carries its tag, later tokens the matching inside tag.
 
         Other tokens carry none. The tag of a word without a token is predicted as O.
         """
-        read = reader.words(batch["words"])
+        read, inside = reader.words(batch["words"]), inside_tags(labels or ())
         encoded = model_columns([one.encoding for one in read], names)
         encoded["word_ids"] = [one.word_ids for one in read]
         encoded["labels"] = [
             [
-                tags[word] if word >= 0 else _inside(tags[part], inside) if part >= 0 else IGNORED_LABEL
+                tags[word] if word >= 0 else inside[tags[part]] if part >= 0 else IGNORED_LABEL
                 for word, part in zip(one.word_ids, one.inside_ids, strict=True)
             ]
             for one, tags in zip(read, batch["tags"], strict=True)
@@ -140,8 +131,14 @@ class TokenClassificationRows(RowKind):
         )
 
 
-def _inside(tag: int, inside: Sequence[int] | None) -> int:
-    return tag if inside is None else inside[tag]
+def inside_tags(labels: Sequence[str]) -> list[int]:
+    """Return, for each tag, the id of the tag that continues it: I-PER for B-PER.
+
+    >>> inside_tags(["O", "B-PER", "I-PER"])
+    [0, 2, 2]
+    """
+    ids = {name: place for place, name in enumerate(labels)}
+    return [ids.get(f"I-{name[2:]}", place) if name[:2] == "B-" else place for name, place in ids.items()]
 
 
 def to_iob2(tags: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +111,8 @@ def check_unseen_labels(planned: PlannedRun) -> Iterator[Finding]:
     if planned.task.kind.is_per_token or planned.data.labels is None or "train" not in planned.data.splits:
         return
     dev = dev_splits(planned.task, planned.recipe.data)[0]
-    counts = Counter(planned.data.splits["train"][field][:])
-    seen, asked = set(counts), set(planned.data.splits[dev].unique(field))
+    counts = Counter(_each_label(planned.data.splits["train"][field][:]))
+    seen, asked = set(counts), set(_each_label(planned.data.splits[dev][field][:]))
     rare = [
         f"{planned.data.labels[label]} ({count})"
         for label, count in sorted(counts.items())
@@ -170,6 +170,12 @@ def check_augment(planned: PlannedRun) -> Iterator[Finding]:
             f"{', '.join(config.architectures or ('none',))}). Give the pretrained model and not a "
             "fine-tuned one.",
         )
+
+
+def _each_label(column: Iterable[Any]) -> Iterator[int]:
+    """Yield the labels of all rows, of which each has one or a list of them."""
+    for value in column:
+        yield from value if isinstance(value, list) else [value]
 
 
 def _text(row: dict[str, Any]) -> str:
