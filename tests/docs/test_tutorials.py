@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,19 @@ def test_the_loss_of_ones_own_trains(names: dict[str, str], tmp_path: Path) -> N
         "students/own",
     ]
     run_command([*arguments, "--set", "intermediate=null", "--set", "prediction.training.max_steps=1"], names)
+
+
+def test_the_commands_of_several_labels_run(names: dict[str, str], tmp_path: Path) -> None:
+    text = (DOCS / "how-to" / "multi-label.md").read_text("utf-8")
+    (table,) = re.findall(r"```csv\n(.*?)```", text, flags=re.DOTALL)
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.csv").write_text(table, "utf-8")
+    found = commands(text)
+    assert len(found) == 5
+    for arguments in found:
+        run_command(arguments, names)
+    assert run_code(text, names) == 1
+    assert (tmp_path / "predicted.csv").read_text("utf-8").startswith("text,labels,predicted_labels\n")
 
 
 def test_the_code_of_deploying_runs(names: dict[str, str], tmp_path: Path) -> None:
