@@ -103,6 +103,12 @@ class FormMaker:
         decisions = self.subject.kind.decisions(rows.rows, rows.encoded, logits)
         return calibrate(*decisions) if decisions is not None else None
 
+    def thresholds(self, temperature: float) -> dict[str, float] | None:
+        """Choose the thresholds of labels on the first development set, for the default form."""
+        name, split = next(iter(self.subject.splits.items()))
+        logits = tuple(one / temperature for one in self.form_logits[self.default][name])
+        return self.subject.kind.choose_thresholds(split.rows, split.encoded, logits)
+
     def fp32(self) -> None:
         """Export fp32, and check that it reproduces torch's outputs."""
         subject, file = self.subject, self.folder / FP32
@@ -127,11 +133,6 @@ class FormMaker:
         self.scores = self._scores(self.logits)
         self.form_logits["fp32"] = self.logits
         self._add("fp32", "onnxruntime", [file], self.scores)
-
-    def thresholds(self) -> dict[str, float] | None:
-        """Return thresholds of the labels, chosen on the first development set with the fp32 model."""
-        name, split = next(iter(self.subject.splits.items()))
-        return self.subject.kind.choose_thresholds(split.rows, split.encoded, self.logits[name])
 
     def int8(self) -> None:
         """Quantise weights to 8 bits, all of them or as many as keep the score."""

@@ -113,14 +113,15 @@ def _describe(subject: ExportSubject, run: Recipe, maker: FormMaker) -> Artifact
     tokenizer.save_pretrained(folder)
     subject.model.config.save_pretrained(folder)
     calibration = maker.calibration()
+    temperature = calibration.temperature if calibration is not None else 1.0
     files = [one for one in folder.rglob("*") if one.is_file() and one.name != CARD]
     return Artifact(
         **describe_input(run, tokenizer, subject.data, subject.inputs),
-        thresholds=maker.thresholds(),
+        thresholds=maker.thresholds(temperature),
         models=maker.models,
         default=maker.default,
         parameters=subject.model.num_parameters(),
-        temperature=calibration.temperature if calibration is not None else 1.0,
+        temperature=temperature,
         files={one.relative_to(folder).as_posix(): hash_file(one) for one in sorted(files)},
         details={
             "gate": maker.gates,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset, Features, Value
+from datasets import ClassLabel, Dataset, Features, List, Value
 
 from understudy.capture.representations import Representations
 from understudy.data.kind import Reading
@@ -206,3 +206,13 @@ def test_metrics() -> None:
     assert KIND.metric("micro_f1") is micro_f1_of_sets
     with pytest.raises(RecipeError, match="metric must be one of micro_f1, macro_f1"):
         KIND.metric("matthews")
+
+
+def test_every_label_of_every_row_is_a_decision() -> None:
+    features = Features({"row": Value("int64"), "label": List(ClassLabel(names=["a", "b"]))})
+    rows = Dataset.from_dict({"row": [0, 1], "label": [[1], []]}, features=features)
+    found = KIND.decisions(rows, rows.select([1, 0]), (np.array([[3.0, 4.0], [1.0, 2.0]]),))
+    assert found is not None
+    logits, classes = found
+    assert logits.tolist() == [[0.0, 1.0], [0.0, 2.0], [0.0, 3.0], [0.0, 4.0]]
+    assert classes.tolist() == [0, 1, 0, 0]

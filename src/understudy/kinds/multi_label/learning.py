@@ -28,7 +28,6 @@ class MultiLabel(MultiLabelRows, TextKind):
     """Any number of labels for each text or pair, also none."""
 
     has_plain_labels = False
-    accepts_predictions = False
 
     def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:
         own = super().features(labels, pair=pair)
@@ -94,6 +93,14 @@ class MultiLabel(MultiLabelRows, TextKind):
             name: best_threshold(probabilities_NC[:, place], gold_NC[:, place], usual=THRESHOLD)
             for place, name in enumerate(names)
         }
+
+    def decisions(
+        self, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]
+    ) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+        """Return a decision for each label of each row: against the label (0) or for it (1)."""
+        logits_NC = logits[0][places_of(rows, encoded)]
+        against_and_for = np.stack([np.zeros(logits_NC.size), logits_NC.ravel()], axis=1)
+        return against_and_for, _gold(rows).ravel().astype(np.int64)
 
     def metric(self, name: str) -> Metric:
         return find_metric(name, of="label sets")
