@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from understudy.stages.general import general
     from understudy.stages.mine import mine
     from understudy.stages.plan import plan
+    from understudy.stages.push import push
     from understudy.training.average import WeightAverage
     from understudy.training.objectives import (
         FunctionObjectives,
@@ -61,6 +62,7 @@ __all__ = [
     "load_recipe",
     "mine",
     "plan",
+    "push",
     "register_family",
     "register_kind",
     "run",
@@ -94,6 +96,7 @@ _HOMES = {
     "load_recipe": "understudy.recipe.load",
     "mine": "understudy.stages.mine",
     "plan": "understudy.stages.plan",
+    "push": "understudy.stages.push",
     "run": "understudy.pipeline.run",
 }
 

@@ -35,6 +35,10 @@ class OutputError(UnderstudyError):
     """An output folder cannot be used as it is."""
 
 
+class HubError(UnderstudyError):
+    """The hub cannot be used: no token, no network, or it refuses the request."""
+
+
 class TrainingError(UnderstudyError):
     """Training cannot continue because a loss became NaN or infinite."""
 

@@ -43,3 +43,14 @@ def check_model_name(name: str, key: str) -> None:
         raise ModelError(f"{key}: there is no folder {name}.{hint}")
     if not _HUB_NAME.fullmatch(name):
         raise ModelError(f"{key} must be a folder, or a hub name like user/name; got {name!r}.")
+
+
+def is_hub_name(name: str) -> bool:
+    """Return whether a name has the form `user/name` of a repository.
+
+    >>> is_hub_name("ada/reviews-4l"), is_hub_name("./reviews"), is_hub_name("runs/reviews/artifact")
+    (True, False, False)
+    """
+    form = re.compile(r"[a-z0-9]([\w.-]*[a-z0-9_])?/[a-z0-9_]([\w.-]*[a-z0-9_])?", re.ASCII | re.IGNORECASE)
+    forbidden = ("--", "..", ".git/")
+    return bool(form.fullmatch(name)) and not any(part in f"{name}/" for part in forbidden)

@@ -13,6 +13,7 @@ from understudy.files import hash_file, write_atomically
 
 ARTIFACT = "artifact.json"
 TOKENIZER = "tokenizer.json"
+CARD = "README.md"
 # Increased when older readers would misread the file.
 FORMAT = 1
 

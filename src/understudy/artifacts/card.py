@@ -1,4 +1,4 @@
-"""The model card of an artifact: what it is, how good, how fast, and how to use it."""
+"""Model cards of artifacts and students: what they are, how good, how fast, and how to use them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from understudy.artifacts.artifact import Artifact
 from understudy.data.kind import RowKind
+
+# Stands for the folder in a card; `understudy push` writes the repository's name in its place.
+THIS_MODEL = "THIS_FOLDER"
 
 _CITATIONS = {
     "tinybert": "Jiao et al., TinyBERT: Distilling BERT for Natural Language Understanding, EMNLP 2020",
@@ -27,7 +30,8 @@ class Origin:
         name: the name of the student, for the title.
         teacher: the teacher's name, not a local path.
         method: `tinybert`, `joint`, `patient`, `soft-labels`, or None for a model that was not distilled.
-        data: the dataset's name.
+        base_models: hub names of the models that its weights and its teacher come from; no local paths.
+        dataset: the dataset's hub name; None for local files.
         teacher_scores: split to metric to figure.
         recipe: the resolved recipe, without paths.
     """
@@ -35,67 +39,129 @@ class Origin:
     name: str
     teacher: str | None = None
     method: str | None = None
-    data: str | None = None
+    base_models: Sequence[str] = ()
+    dataset: str | None = None
     teacher_scores: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     teacher_parameters: int | None = None
     recipe: str | None = None
 
 
+@dataclass(frozen=True)
+class Student:
+    """A model in torch's form, as its card describes it.
+
+    Attributes:
+        scores: split to metric to figure.
+        scored_by_teacher: whether the scores are agreement with the teacher, for want of labels.
+    """
+
+    task: str
+    kind: RowKind
+    labels: Sequence[str] | None
+    parameters: int
+    max_length: int
+    scores: Mapping[str, Mapping[str, Mapping[str, float]]]
+    scored_by_teacher: bool = False
+
+
 def write_card(artifact: Artifact, origin: Origin, kind: RowKind) -> str:
-    """Return the text of README.md."""
+    """Return the text of an artifact's README.md."""
+    forms = {name: model.scores for name, model in artifact.models.items()}
+    tags = ["onnx", *(["int8"] if "int8" in artifact.models else [])]
+    scored_by_teacher = artifact.details.get("labels_from") == "teacher"
+    limits = [*_artifact_limits(artifact, kind), *_score_limits(scored_by_teacher)]
     parts = [
-        f"---\n{_metadata(artifact, origin, kind)}\n---",
+        _metadata(origin, kind, artifact.task, "onnx", tags, forms),
         f"# {origin.name}",
-        _summary(artifact, origin),
+        _summary(artifact.task, kind, artifact.labels, artifact.parameters, origin, "as ONNX files"),
         "## Scores\n\n" + _scores(artifact, origin),
         "## Size and speed\n\n" + _speed(artifact),
         "## Use\n\n" + _use(artifact, kind),
-        "## Limits\n\n" + _limits(artifact, kind),
+        "## Limits\n\n" + "\n".join(limits),
     ]
+    return _join(parts, origin)
+
+
+def write_student_card(student: Student, origin: Origin) -> str:
+    """Return the text of README.md for a model that transformers loads."""
+    kind = student.kind
+    rows = [("teacher", origin.teacher_scores)] if origin.teacher_scores else []
+    rows.append(("student" if origin.method else "model", student.scores))
+    limits = [_length_limit(student.max_length, kind), *_score_limits(student.scored_by_teacher)]
+    parts = [
+        _metadata(origin, kind, student.task, "transformers", [], {"fp32": student.scores}),
+        f"# {origin.name}",
+        _summary(student.task, kind, student.labels, student.parameters, origin, "for transformers"),
+        "## Scores\n\n" + _score_table(rows),
+        "## Use\n\n" + _use_student(student),
+        "## Limits\n\n" + "\n".join(limits),
+    ]
+    return _join(parts, origin)
+
+
+def _join(parts: Sequence[str], origin: Origin) -> str:
+    last = []
     if origin.recipe is not None:
-        parts.append(f"## Recipe\n\n```yaml\n{origin.recipe.strip()}\n```")
+        last.append(f"## Recipe\n\n```yaml\n{origin.recipe.strip()}\n```")
     if origin.method is not None:
-        parts.append(f"## Citation\n\n{_CITATIONS[origin.method]}.")
-    return "\n\n".join(parts) + "\n"
+        last.append(f"## Citation\n\n{_CITATIONS[origin.method]}.")
+    return "\n\n".join([*parts, *last]) + "\n"
 
 
-def _metadata(artifact: Artifact, origin: Origin, kind: RowKind) -> str:
+def _metadata(
+    origin: Origin,
+    kind: RowKind,
+    task: str,
+    library: str,
+    tags: Sequence[str],
+    forms: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]],
+) -> str:
+    """Return the metadata between its two lines. The licence and the language are the user's to add."""
     results = [
         EvalResult(
             task_type=kind.pipeline,
-            dataset_type=origin.data or artifact.task,
-            dataset_name=artifact.task,
+            dataset_type=origin.dataset or task,
+            dataset_name=task,
             dataset_split=split,
             metric_type=metric,
             metric_value=round(figure["value"], 4),
             metric_name=f"{metric}, {form}",
         )
-        for form, model in artifact.models.items()
-        for split, metrics in model.scores.items()
+        for form, scores in forms.items()
+        for split, metrics in scores.items()
         for metric, figure in metrics.items()
     ]
     data = ModelCardData(
-        model_name=origin.name,
-        library_name="onnx",
+        base_model=list(origin.base_models) or None,
+        datasets=[origin.dataset] if origin.dataset else None,
+        library_name=library,
         pipeline_tag=kind.pipeline,
-        tags=["understudy", "distillation", "onnx", *(["int8"] if "int8" in artifact.models else [])],
-        eval_results=results,
+        tags=["understudy", *(["distillation"] if origin.method else []), *tags],
+        model_name=origin.name if results else None,
+        eval_results=results or None,
     )
-    return str(data.to_yaml()).strip()
+    return f"---\n{data.to_yaml().strip()}\n---"
 
 
-def _summary(artifact: Artifact, origin: Origin) -> str:
+def _summary(
+    task: str,
+    kind: RowKind,
+    label_names: Sequence[str] | None,
+    parameters: int,
+    origin: Origin,
+    form: str,
+) -> str:
     made = {
         "tinybert": "distilled from its layers and then its predictions (TinyBERT)",
         "joint": "distilled from its layers, its predictions and the labels in one sum",
         "patient": "distilled from its predictions and the first token's states (Patient KD)",
         "soft-labels": "distilled from its predictions",
     }
-    size = f"{artifact.parameters / 1e6:.1f}M parameters"
-    what = artifact.task if artifact.task == artifact.kind else f"{artifact.task} ({artifact.kind})"
-    labels = f" Labels: {', '.join(artifact.labels)}." if artifact.labels else ""
+    size = f"{parameters / 1e6:.1f}M parameters"
+    what = task if task == kind.name else f"{task} ({kind})"
+    labels = f" Labels: {', '.join(label_names)}." if label_names else ""
     if origin.method is None:
-        return f"A model for {what} of {size}, as ONNX files.{labels}"
+        return f"A model for {what} of {size}, {form}.{labels}"
     teacher = f"`{origin.teacher}`" if origin.teacher else "a file of predictions"
     if origin.teacher_parameters:
         teacher += f" ({origin.teacher_parameters / 1e6:.1f}M parameters)"
@@ -112,18 +178,23 @@ def _scores(artifact: Artifact, origin: Origin) -> str:
     details = artifact.details.get("torch", {})
     rows += [("fp32 (torch)", details)] if details else []
     rows += [(f"{name} ({model.engine})", model.scores) for name, model in artifact.models.items()]
-    columns = [(split, metric) for split, metrics in rows[-1][1].items() for metric in metrics]
-    lines = [["form", *(f"{metric}, {split}" for split, metric in columns)]]
-    for name, scores in rows:
-        cells = [_figure(scores[split][metric]) if split in scores else "" for split, metric in columns]
-        lines.append([name, *cells])
     kept = [
         f"\n\nIn `{name}` these parts stay in fp32, since the score would have fallen: "
         f"{', '.join(model.kept_in_fp32)}."
         for name, model in artifact.models.items()
         if model.kept_in_fp32
     ]
-    return _table(lines) + "\n\nIn brackets: 95 % intervals over the rows." + "".join(kept)
+    return _score_table(rows) + "".join(kept)
+
+
+def _score_table(rows: Sequence[tuple[str, Mapping[str, Mapping[str, Mapping[str, float]]]]]) -> str:
+    """Return a row per model, with the splits and metrics of the last one as columns."""
+    columns = [(split, metric) for split, metrics in rows[-1][1].items() for metric in metrics]
+    lines = [["form", *(f"{metric}, {split}" for split, metric in columns)]]
+    for name, scores in rows:
+        cells = [_figure(scores[split][metric]) if split in scores else "" for split, metric in columns]
+        lines.append([name, *cells])
+    return _table(lines) + "\n\nIn brackets: 95 % intervals over the rows."
 
 
 def _speed(artifact: Artifact) -> str:
@@ -153,24 +224,25 @@ def _use(artifact: Artifact, kind: RowKind) -> str:
     example = '("a text", "another one")' if "text_pair" in artifact.fields else kind.example
     return (
         "```python\nfrom understudy import Predictor  # needs onnxruntime, tokenizers and numpy; no torch\n\n"
-        f'predict = Predictor("THIS_FOLDER")\npredict({example})\n```'
+        f'predict = Predictor.from_pretrained("{THIS_MODEL}")\npredict({example})\n```'
     )
 
 
-def _limits(artifact: Artifact, kind: RowKind) -> str:
-    lines = [
-        f"- It reads at most {artifact.max_length} tokens; "
-        + (
-            "longer contexts are read in windows."
-            if kind.has_windows
-            else "what comes after them is not seen."
-        )
-    ]
+def _use_student(student: Student) -> str:
+    name = student.kind.auto_class
+    return (
+        f"```python\nfrom transformers import {name}, AutoTokenizer\n\n"
+        f'model = {name}.from_pretrained("{THIS_MODEL}")\n'
+        f'tokenizer = AutoTokenizer.from_pretrained("{THIS_MODEL}")\n```'
+    )
+
+
+def _artifact_limits(artifact: Artifact, kind: RowKind) -> list[str]:
+    lines = [_length_limit(artifact.max_length, kind)]
     if "int8" in artifact.models:
         lines.append(
             "- int8 rounds activations by the whole batch: beside others a text may get other last digits."
         )
-    lines.append("- The scores are those of the development set named above; on other text it may do worse.")
     calibration = artifact.details.get("calibration")
     if calibration is not None:
         lines.append(
@@ -183,9 +255,21 @@ def _limits(artifact: Artifact, kind: RowKind) -> str:
             "- Scores count a label from a probability of 0.5 on. `Predictor` uses the thresholds in "
             "`artifact.json`, chosen on the development set."
         )
-    if artifact.details.get("labels_from") == "teacher":
+    return lines
+
+
+def _length_limit(max_length: int, kind: RowKind) -> str:
+    longer = (
+        "longer contexts are read in windows." if kind.has_windows else "what comes after them is not seen."
+    )
+    return f"- It reads at most {max_length} tokens; {longer}"
+
+
+def _score_limits(scored_by_teacher: bool) -> list[str]:
+    lines = ["- The scores are those of the development set named above; on other text it may do worse."]
+    if scored_by_teacher:
         lines.append("- There were no development labels: the scores are agreement with the teacher.")
-    return "\n".join(lines)
+    return lines
 
 
 def _table(lines: Sequence[Sequence[str]]) -> str:

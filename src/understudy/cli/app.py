@@ -19,6 +19,7 @@ from understudy.cli.general import general_command
 from understudy.cli.mine import mine_command
 from understudy.cli.plan import plan_command
 from understudy.cli.predict import predict_command
+from understudy.cli.push import push_command
 from understudy.cli.recipes import recipes_command
 from understudy.cli.run import run_command
 from understudy.errors import MissingExtraError, UnderstudyError
@@ -40,6 +41,7 @@ app.command("distill")(distill_command)
 app.command("evaluate")(evaluate_command)
 app.command("export")(export_command)
 app.command("predict")(predict_command)
+app.command("push")(push_command)
 app.command("bench")(bench_command)
 app.command("ablate")(ablate_command)
 app.command("plan")(plan_command)

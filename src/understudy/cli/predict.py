@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def predict_command(
-    artifact: Annotated[Path, typer.Argument(help="Folder that export wrote.", show_default=False)],
+    artifact: Annotated[
+        str,
+        typer.Argument(help="Folder that export wrote, or user/name on the hub.", show_default=False),
+    ],
     texts: Annotated[
         list[str] | None,
         typer.Argument(help="For pairs and questions two belong together.", show_default=False),
@@ -58,6 +61,8 @@ def predict_command(
 
     `understudy predict artifacts/sst2 --file reviews.csv --output labelled.csv`
 
+    `understudy predict ada/reviews-4l "a fine film"` downloads what `understudy push` has uploaded.
+
     A table keeps all of its columns and gets those of the prediction. The text is in the column that the
     student was trained on, or in the one that `--column text=NAME` names.
 
@@ -66,7 +71,7 @@ def predict_command(
     """
     from understudy.predictor import Predictor
 
-    predictor = Predictor(artifact, model=model, threads=threads)
+    predictor = Predictor.from_pretrained(artifact, model=model, threads=threads)
     fields = predictor.artifact.fields
     if texts and file is not None:
         raise DataError("give texts or --file, not both.")

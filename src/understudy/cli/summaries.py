@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from understudy.artifacts.upload import Pushed
     from understudy.pipeline.preflight.planned_run import Finding
     from understudy.workspace.result import StageResult
 
@@ -184,6 +185,18 @@ def print_exported(result: StageResult) -> None:
                 + kept
             )
     console.print(f"Everything is in {result.output_dir}; try understudy predict {result.output_dir} …")
+
+
+def print_pushed(result: Pushed) -> None:
+    """Print where a folder was uploaded to, and how to use it."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    files = ", ".join(result.files)
+    console.print(escape(f"{result.url}: {len(result.files)} files, {result.bytes / 1e6:.1f} MB ({files})"))
+    name = result.repo if result.revision == "main" else f"{result.repo}@{result.revision}"
+    if result.kind == "artifact":
+        console.print(escape(f"Try it:  understudy predict {name} …"))
+    if not result.has_license:
+        console.print("Its card names no licence: add one on the hub, or as `license:` in README.md.")
 
 
 def print_findings(findings: Sequence[Finding]) -> None:

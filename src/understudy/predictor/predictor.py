@@ -9,6 +9,7 @@ from typing import Any
 from tokenizers import Encoding, Tokenizer
 
 from understudy.artifacts.artifact import TOKENIZER, Artifact, checked_file, read_artifact
+from understudy.artifacts.download import find_artifact
 from understudy.artifacts.session import Logits, Session, open_model, pad
 from understudy.data.kind import Prediction, Row
 from understudy.data.tokens import TextReader
@@ -43,6 +44,31 @@ class Predictor:
         self._check(folder, artifact)
         session = open_model(folder, artifact, artifact.choose(model), threads=threads)
         self._assemble(artifact, session, _open_tokenizer(checked_file(folder, artifact, TOKENIZER)))
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        *,
+        revision: str | None = None,
+        model: str | None = None,
+        threads: int | None = None,
+    ) -> Predictor:
+        """Open an artifact from a folder, or from a repository that `understudy push` filled.
+
+        A folder is opened without touching the network. Of a repository, only the files of the chosen model
+        are downloaded, once, to the cache of huggingface_hub.
+
+        Args:
+            name: a folder, or `user/name` on the hub.
+            revision: a branch, tag or commit of the repository; `user/name@revision` means the same.
+            model, threads: see `Predictor`.
+
+        Examples:
+            >>> Predictor.from_pretrained("ada/reviews-4l")("a fine film")["label"]  # doctest: +SKIP
+            'positive'
+        """
+        return cls(find_artifact(str(name), revision, model), model=model, threads=threads)
 
     @classmethod
     def from_parts(cls, artifact: Artifact, session: Session, tokenizer: Tokenizer) -> Predictor:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.artifacts.artifact import ARTIFACT, Artifact, write_artifact
+from understudy.artifacts.artifact import ARTIFACT, CARD, Artifact, write_artifact
 from understudy.artifacts.card import write_card
 from understudy.artifacts.forms import ExportSubject, FormMaker
 from understudy.artifacts.onnx import OPSET
@@ -24,7 +24,7 @@ from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import input_paths
 from understudy.stages.bench import bench
 from understudy.training.cpu import tune_cpu
-from understudy.workspace.artifact_folder import CARD, replace_artifact, speed_content
+from understudy.workspace.artifact_folder import replace_artifact, speed_content
 from understudy.workspace.folders import check_apart, check_is_folder
 from understudy.workspace.hashes import hash_model, versions
 from understudy.workspace.inputs import describe_input

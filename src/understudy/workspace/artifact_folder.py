@@ -9,14 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from understudy.artifacts.artifact import ARTIFACT, read_artifact
+from understudy.artifacts.artifact import ARTIFACT, CARD, read_artifact
 from understudy.artifacts.card import write_card
 from understudy.files import write_atomically
 from understudy.kinds import get_rows
 from understudy.models.settings import student_inside
 from understudy.workspace.origin import find_origin
-
-CARD = "README.md"
 
 
 def replace_artifact(folder: Path, made: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from understudy.artifacts.card import Origin
+from understudy.hub import is_hub_name, split_revision
 from understudy.models.settings import STUDENT
 from understudy.recipe.load import load_recipe
 from understudy.recipe.recipe import Recipe
@@ -25,7 +26,14 @@ def find_origin(student: str, model: str) -> Origin:
         return Origin(name)
     recipe = load_recipe(saved)
     result = json.loads(saved.with_name(RESULT).read_text("utf-8"))
-    origin = Origin(name, data=_shown(recipe.data.source or recipe.data.train), recipe=_without_paths(recipe))
+    encoder = _encoder(recipe.teacher) if recipe.teacher is not None else recipe.model
+    bases = [_hub_name(one) for one in (recipe.student.model, recipe.student.source, encoder)]
+    origin = Origin(
+        name,
+        base_models=[base for base in dict.fromkeys(bases) if base is not None],
+        dataset=_hub_name(recipe.data.source),
+        recipe=_without_paths(recipe),
+    )
     if result["stage"] != "distill":
         return origin
     return replace(
@@ -38,15 +46,33 @@ def find_origin(student: str, model: str) -> Origin:
 
 
 def _title(folder: Path) -> str:
-    """Return a student's title: its folder's name, or the run's if the folder has a generic name."""
-    return folder.parent.name if folder.name in (DISTILLED, STUDENT) else folder.name
+    """Return a student's title: its folder's name, or the first one above it that is not generic."""
+    while folder.name in (DISTILLED, STUDENT):
+        folder = folder.parent
+    return folder.name
 
 
 def _teacher_name(teacher: str | None) -> str | None:
     """Return the encoder that the teacher was fine-tuned from, if known, otherwise the teacher's own name."""
-    saved = saved_recipe(teacher) if teacher is not None else None
-    encoder = load_recipe(saved).model if saved is not None else None
-    return f"{_shown(encoder)}, fine-tuned" if encoder is not None else _shown(teacher)
+    if teacher is None:
+        return None
+    encoder = _encoder(teacher)
+    return _shown(teacher) if encoder == teacher else f"{_shown(encoder)}, fine-tuned"
+
+
+def _encoder(teacher: str) -> str:
+    """Return what a teacher was fine-tuned from, if its folder says so, otherwise the teacher."""
+    saved = saved_recipe(teacher)
+    return (load_recipe(saved).model if saved is not None else None) or teacher
+
+
+def _hub_name(name: str | None) -> str | None:
+    """Return a hub name of a saved recipe without its revision; None for paths, which are absolute there."""
+    if name is None or Path(name).is_absolute():
+        return None
+    name, _ = split_revision(name)
+    # Some of the oldest repositories have no user: bert-base-uncased.
+    return name if is_hub_name(name if "/" in name else f"user/{name}") else None
 
 
 def _shown(name: str | None) -> str | None:

@@ -1,0 +1,78 @@
+"""What is uploaded of a student's folder: the model, its tokenizer, and a model card."""
+
+from __future__ import annotations
+
+import json
+from fnmatch import fnmatch
+from pathlib import Path
+
+from understudy.artifacts.artifact import CARD
+from understudy.artifacts.card import Student, write_student_card
+from understudy.artifacts.upload import Content
+from understudy.errors import OutputError
+from understudy.models.settings import student_inside
+from understudy.recipe.load import load_recipe
+from understudy.workspace.folders import DISTILLED, RESULT
+from understudy.workspace.models import refuse_unfinished
+from understudy.workspace.origin import find_origin
+from understudy.workspace.recipes import saved_recipe
+
+# What transformers saves of a model and a tokenizer, and projections, from which a next stage can continue.
+# Left out are recipe.yaml and result.json, which have paths; the card has their content without them.
+_FILES = (
+    "config.json",
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "projections.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "*.model",
+)
+
+
+def student_content(folder: Path) -> Content:
+    """Return what is uploaded of a student.
+
+    Args:
+        folder: the folder of a model, or of the distillation that made it.
+    """
+    model = Path(student_inside(folder))
+    found = sorted(file for file in model.iterdir() if any(fnmatch(file.name, one) for one in _FILES))
+    names = [file.name for file in found]
+    if "config.json" not in names or not any(fnmatch(name, "model*.safetensors") for name in names):
+        inside = folder / DISTILLED
+        hint = f" It is a whole run: give {folder / 'artifact'} or {inside}." if inside.is_dir() else ""
+        raise OutputError(
+            f"{folder} is neither an artifact (artifact.json, from understudy export) nor a student "
+            f"(config.json and model.safetensors, from understudy distill).{hint}"
+        )
+    refuse_unfinished(model)
+    own = model / CARD
+    card = own.read_text("utf-8") if own.is_file() else _card(folder, model)
+    return Content("student", card, {file.name: file for file in found})
+
+
+def _card(folder: Path, model: Path) -> str:
+    saved = saved_recipe(model)
+    result = json.loads(saved.with_name(RESULT).read_text("utf-8")) if saved is not None else {}
+    if saved is None or "scores" not in result:
+        raise OutputError(
+            f"{model} has no {CARD}, its model card, and no {RESULT} with scores to write one from. Give the "
+            f"folder that understudy distill wrote, or write {model / CARD}."
+        )
+    recipe, parameters = load_recipe(saved), result["parameters"]
+    student = Student(
+        task=result["task"],
+        kind=recipe.task_definition.kind,
+        labels=result["labels"],
+        parameters=parameters["student"] if isinstance(parameters, dict) else parameters,
+        max_length=recipe.max_length,
+        scores=result["scores"],
+        scored_by_teacher=result.get("labels_from") == "teacher",
+    )
+    return write_student_card(student, find_origin(str(folder), str(model)))
