@@ -30,6 +30,8 @@ def write_data(folder: Path) -> None:
             (folder / "glue" / task / f"{name}.tsv").write_text(rows, "utf-8")
     for name in ("train", "dev"):
         (folder / f"{name}.csv").write_text("review,sentiment\ngood,pos\nbad,neg\n", "utf-8")
+    rows = "".join(f"the film {n} was good,5\nthe film {n} was bad,1\n" for n in range(20))
+    (folder / "reviews.csv").write_text(f"review,stars\n{rows}", "utf-8")
     (folder / "wiki").mkdir()
     (folder / "wiki" / "a.txt").write_text("\n\n".join(f"the cat {n} runs." for n in range(20)))
 
@@ -90,7 +92,8 @@ def _settings(verb: str, arguments: list[str]) -> list[str]:
         sizes = ["general.relation_heads=2", "student.num_hidden_layers=2"]
         return [*steps["general"], "general.training.per_device_train_batch_size=2", *sizes]
     if verb == "run":
-        return [*run_settings(arguments[arguments.index("--recipe") + 1])]
+        named = "--recipe" in arguments
+        return run_settings(arguments[arguments.index("--recipe") + 1] if named else "desk-classification")
     if verb == "ablate":
         return [*steps["intermediate"], *steps["prediction"], "intermediate.relation_heads=2"]
     if verb == "distill" and "patient" in arguments:
