@@ -41,6 +41,7 @@ REMEDIES = (
     "Rename",
     "rename the file",
     "Save it",
+    "or save it as UTF-8",
     "Say it: --set data.columns",
 )
 # name: (task, file name, content, what the message says)
@@ -58,11 +59,14 @@ BAD_ROWS: Mapping[str, tuple[str, str, str | bytes, tuple[str, ...]]] = {
     "header is missing": ("sst2", "t.tsv", GOOD, ("cannot tell", "data.columns.text")),
     "no rows": ("sst2", "t.tsv", "sentence\tlabel\n", ("t.tsv",)),
     "empty file": ("sst2", "t.tsv", "", ("t.tsv",)),
-    "invalid UTF-8 in TSV": ("sst2", "t.tsv", b"sentence\tlabel\ncaf\xe9\t1\n", ("line 2", "invalid UTF-8")),
-    "invalid UTF-8 in JSONL": (
-        "sst2", "t.jsonl", b'{"sentence": "caf\xe9", "label": 1}\n', ("line 1", "invalid UTF-8"),
+    "no Windows-1252 in TSV": ("sst2", "t.tsv", b"sentence\tlabel\na \x81\t1\n", ("line 2", "invalid byte")),
+    "no Windows-1252 in JSONL": (
+        "sst2", "t.jsonl", b'{"sentence": "a \x81", "label": 1}\n', ("line 1", "0x81", "not Windows-1252"),
     ),
-    "UTF-16": ("sst2", "t.tsv", "sentence\tlabel\n".encode("utf-16"), ("t.tsv", "UTF-8")),
+    "half of UTF-16": ("sst2", "t.tsv", "sentence\tlabel\n".encode("utf-16")[:-1], ("t.tsv", "UTF-16")),
+    "another alphabet": (
+        "sst2", "t.tsv", "sentence\tlabel\nОчень хороший фильм\t1\n".encode("cp1251"), ("cp1251", "UTF-8"),
+    ),
     "lone surrogate": (
         "sst2", "t.jsonl", '{"sentence": "a\\ud800", "label": 1}\n', ("line 1", "lone surrogate"),
     ),
@@ -80,7 +84,7 @@ BAD_ROWS: Mapping[str, tuple[str, str, str | bytes, tuple[str, ...]]] = {
     ),
     "unclosed quote": ("sst2", "t.csv", 'sentence,label\n"good,1\nbad,0\n', ("line 2", "never closed")),
     "columns twice": ("sst2", "t.csv", "sentence,sentence,label\na,b,1\n", ("must differ",)),
-    "label is not UTF-8": ("sst2", "t.tsv", b"sentence\tlabel\na\tcaf\xe9\n", ("line 2", "unknown label")),
+    "label is not text": ("sst2", "t.tsv", b"sentence\tlabel\na\tcaf\x81\n", ("line 2", "unknown label")),
     "JSON too deep": ("sst2", "t.jsonl", "[" * 100_000 + "\n", ("line 1", "broken JSON")),
     "answers by other names": (
         "squad", "t.jsonl", '{"question": "q", "context": "c", "answers": {"txt": []}}\n', ("line 1", "text"),

@@ -6,7 +6,9 @@ only on the files, not on the readers.
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +20,11 @@ import pyarrow.parquet as pq
 from fsspec.compression import available_compressions
 from fsspec.core import url_to_fs
 
+from understudy.data.text_files import encoding_name, find_encoding
 from understudy.errors import DataError
 from understudy.files import is_pattern
+
+logger = logging.getLogger(__name__)
 
 Format = Literal["parquet", "jsonl", "text"]
 _FORMATS: dict[str, Format] = {
@@ -33,6 +38,7 @@ _FORMATS: dict[str, Format] = {
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 # Plain text with longer documents probably has no empty lines between them.
 _LONGEST_DOCUMENT = 100_000_000
+_LOOKED_AT = 1_000_000  # bytes
 
 
 class MissingColumnError(DataError):
@@ -46,6 +52,7 @@ class Piece:
     Attributes:
         start, stop: row groups for Parquet, bytes for other files; 0 and None (all) for compressed files.
         num_bytes: bytes of text; for a compressed file, its compressed size.
+        encoding: of plain text and JSON lines.
     """
 
     file: str
@@ -53,6 +60,7 @@ class Piece:
     start: int
     stop: int | None
     num_bytes: int
+    encoding: str = "utf-8"
 
 
 def find_files(sources: Sequence[str], *, key: str = "corpus.sources") -> dict[str, int]:
@@ -105,20 +113,36 @@ def _suffixes(name: str) -> tuple[str, str]:
 
 
 def split_files(files: Mapping[str, int], piece_bytes: int) -> list[Piece]:
-    """Split files into pieces of about this many bytes. A compressed file is one piece."""
+    """Split files into pieces of about this many bytes. Compressed files and UTF-16 are one piece each."""
     pieces: list[Piece] = []
     for file, size in files.items():
         suffix, compression = _suffixes(file)
         form = _FORMATS[suffix]
         if form == "parquet":
             pieces += [Piece(file, form, *groups) for groups in _row_groups(file, piece_bytes)]
-        elif compression:
-            pieces.append(Piece(file, form, 0, None, size))
+            continue
+        if not size:
+            continue
+        encoding = _encoding(file)
+        if compression or encoding == "utf-16":
+            pieces.append(Piece(file, form, 0, None, size, encoding))
         else:
             for start in range(0, size, piece_bytes):
                 stop = min(start + piece_bytes, size)
-                pieces.append(Piece(file, form, start, stop, stop - start))
+                pieces.append(Piece(file, form, start, stop, stop - start, encoding))
     return pieces
+
+
+def _encoding(file: str) -> str:
+    """Return the encoding of a file, decided by its beginning: a corpus is too large to be read once more."""
+    with fsspec.open(file, "rb", compression="infer") as opened:
+        try:
+            encoding = find_encoding(opened, limit=_LOOKED_AT)
+        except ValueError as error:
+            raise DataError(f"{file} {error}. Convert it to UTF-8, e.g. with iconv.") from None
+    if encoding != "utf-8":
+        logger.info("%s is %s, not UTF-8, and is read as such.", file, encoding_name(encoding))
+    return encoding
 
 
 def _row_groups(file: str, piece_bytes: int) -> Iterator[tuple[int, int, int]]:
@@ -146,7 +170,7 @@ def read_documents(piece: Piece, column: str) -> Iterator[str | None]:
         if piece.format == "parquet":
             texts: Iterable[Any] = _parquet_texts(file, piece, column)
         elif piece.format == "jsonl":
-            texts = (_json_text(line, column) for _, line in _lines(file, piece) if line.strip())
+            texts = (_json_text(line, piece, column) for _, line in _lines(file, piece) if line.strip())
         else:
             texts = _paragraphs(file, piece)
         for text in texts:
@@ -172,15 +196,22 @@ def _parquet_texts(file: Any, piece: Piece, column: str) -> Iterator[Any]:
         yield from batch.column(0).to_pylist()
 
 
-def _json_text(line: bytes, column: str) -> Any:
+def _json_text(line: bytes, piece: Piece, column: str) -> Any:
     try:
-        return json.loads(line)[column]
+        return json.loads(_decode([line], piece) or "")[column]
     except (ValueError, KeyError, TypeError):
         return None
 
 
 def _lines(file: Any, piece: Piece) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that begin in a piece, with their offsets."""
+    """Yield the lines that begin in a piece, with their offsets; UTF-16 as UTF-8."""
+    if piece.encoding == "utf-16":
+        lines = io.TextIOWrapper(file, piece.encoding, errors="replace", newline="\n")
+        try:
+            yield from ((place, line.encode()) for place, line in enumerate(lines))
+        finally:
+            lines.detach()  # the file is closed by its owner
+        return
     place = piece.start
     if place:
         file.seek(place - 1)
@@ -201,7 +232,7 @@ def _paragraphs(file: Any, piece: Piece) -> Iterator[str | None]:
         is_past = piece.stop is not None and place >= piece.stop
         if not line.strip():
             if document:
-                yield _decode(document)
+                yield _decode(document, piece)
                 document, length = [], 0
             if is_past:
                 return
@@ -217,11 +248,12 @@ def _paragraphs(file: Any, piece: Piece) -> Iterator[str | None]:
         elif is_past:  # in a document that began before this piece
             return
     if document:
-        yield _decode(document)
+        yield _decode(document, piece)
 
 
-def _decode(lines: Sequence[bytes]) -> str | None:
+def _decode(lines: Sequence[bytes], piece: Piece) -> str | None:
+    encoding = "utf-8" if piece.encoding == "utf-16" else piece.encoding
     try:
-        return b"\n".join(lines).decode("utf-8")
+        return b"\n".join(lines).decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError:
         return None

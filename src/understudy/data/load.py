@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,14 @@ from understudy.data.rows import RowReport, check_row, label_ids, refuse_if_bad
 from understudy.data.settings import DataSettings
 from understudy.data.sources import Source, check_settings, find_source
 from understudy.data.task import Task
+from understudy.data.text_files import encoding_name
 from understudy.data.unlabelled import unlabelled_source
 from understudy.errors import DataError, RecipeError
 
 logger = logging.getLogger(__name__)
 
 # Part of every cache key: increase it when the same source would give different rows.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 ROWS_PER_BATCH = 10_000
 UNLABELLED = "unlabelled"  # the split of rows without labels
 MAX_LABELS = 1_000
@@ -54,6 +55,7 @@ class TaskData:
         columns: our fields with the source's columns.
         guessed: whether these columns were guessed.
         hashes: content hash by split.
+        encodings: the encoding of each file that is not UTF-8.
     """
 
     splits: dict[str, Dataset]
@@ -62,6 +64,7 @@ class TaskData:
     columns: Mapping[str, str | int]
     guessed: bool
     hashes: dict[str, str]
+    encodings: Mapping[str, str] = field(default_factory=dict)
 
 
 def load_data(
@@ -97,7 +100,9 @@ def load_data(
         names = _discover_labels(task, first.whole or first, labels)
     if "train" in splits and settings.unlabelled is not None:
         fields = [name for name in next(iter(sources.values())).columns if name in task.kind.inputs]
-        sources[UNLABELLED] = unlabelled_source(task.kind, settings.unlabelled, settings.columns, fields)
+        sources[UNLABELLED] = unlabelled_source(
+            task.kind, settings.unlabelled, settings.columns, fields, encoding=settings.encoding
+        )
     loaded = {}
     reports = {}
     for split, source in sources.items():
@@ -125,13 +130,14 @@ def load_data(
         columns=first.columns,
         guessed=first.guessed,
         hashes=hashes,
+        encodings={file: name for source in sources.values() for file, name in source.encodings.items()},
     )
 
 
 def load_unlabelled(task: Task, settings: DataSettings, labels: Sequence[str] | None) -> tuple[Dataset, str]:
     """Load the rows without labels alone, and a hash of their content."""
     assert settings.unlabelled is not None
-    source = unlabelled_source(task.kind, settings.unlabelled, settings.columns)
+    source = unlabelled_source(task.kind, settings.unlabelled, settings.columns, encoding=settings.encoding)
     rows, _ = _checked(task, source, labels, settings.bad_rows, labelled=False)
     return rows, source.key
 
@@ -289,7 +295,13 @@ def cache_folder() -> Path:
 
 
 def announce(data: TaskData) -> None:
-    """Log the columns and labels that are used, and what was left out or looks odd."""
+    """Log the encodings, columns and labels that are used, and what was left out or looks odd."""
+    for file, encoding in data.encodings.items():
+        logger.info(
+            "%s is %s, not UTF-8, and is read as such. If its letters are wrong, set data.encoding.",
+            file,
+            encoding_name(encoding),
+        )
     pairs = ", ".join(f"{field} = {column!r}" for field, column in data.columns.items())
     logger.info("Columns%s: %s", " (guessed; say otherwise with data.columns)" if data.guessed else "", pairs)
     if data.labels:

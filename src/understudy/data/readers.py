@@ -13,31 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from understudy.data.raw_rows import Column, Problem, RawRow
+from understudy.data.text_files import choose_encoding, encoding_name, table_delimiter, text_lines
 from understudy.errors import DataError
 
 TABLE_SUFFIXES = (".csv", ".tsv")
 CONLL_SUFFIXES = (".conll", ".txt", ".train", ".testa", ".testb", ".iob", ".iob2", ".bio")
+TEXT_SUFFIXES = (*TABLE_SUFFIXES, ".jsonl", ".ndjson", ".json", *CONLL_SUFFIXES)
 
 
-def _text_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a text file; invalid UTF-8 becomes surrogates, which `rows.py` reports."""
-    with path.open("rb") as file:
-        for index, line in enumerate(file):
-            if index == 0:
-                if line.startswith((b"\xff\xfe", b"\xfe\xff")):
-                    raise DataError(f"{path} is UTF-16; it must be UTF-8. Save it again as UTF-8.")
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            yield line.decode("utf-8", errors="surrogateescape")
-
-
-def _delimiter(path: Path) -> str:
-    if path.suffix.lower() == ".tsv":
-        return "\t"
-    header = next(_text_lines(path), "")
-    return max(",;\t", key=header.count)
-
-
-def read_table(path: Path, *, header: bool) -> Iterator[RawRow]:
+def read_table(path: Path, encoding: str, *, header: bool) -> Iterator[RawRow]:
     """Read CSV (quoted as in RFC 4180) or TSV (plain tabs, with quotes as text, as in GLUE).
 
     Values are keyed by the names of the header or, without one, by position from 0.
@@ -45,10 +29,10 @@ def read_table(path: Path, *, header: bool) -> Iterator[RawRow]:
     if path.suffix.lower() == ".tsv":
         records: Iterator[tuple[int, list[str] | Problem]] = (
             (number, line.rstrip("\r\n").split("\t"))
-            for number, line in enumerate(_text_lines(path), start=1)
+            for number, line in enumerate(text_lines(path, encoding), start=1)
         )
     else:
-        records = _csv_records(path)
+        records = _csv_records(path, encoding)
     names: list[Column] | None = None
     for number, record in records:
         where = f"line {number}"
@@ -72,10 +56,10 @@ def read_table(path: Path, *, header: bool) -> Iterator[RawRow]:
             yield RawRow(where, dict(zip(names, record, strict=True)))
 
 
-def _csv_records(path: Path) -> Iterator[tuple[int, list[str] | Problem]]:
+def _csv_records(path: Path, encoding: str) -> Iterator[tuple[int, list[str] | Problem]]:
     # The default limit of 131,072 characters would abort the file instead of reporting the row.
     csv.field_size_limit(2**31 - 1)
-    reader = csv.reader(_text_lines(path), delimiter=_delimiter(path), strict=True)
+    reader = csv.reader(text_lines(path, encoding), delimiter=table_delimiter(path, encoding), strict=True)
     while True:
         start = reader.line_num + 1
         try:
@@ -91,18 +75,20 @@ def _csv_records(path: Path) -> Iterator[tuple[int, list[str] | Problem]]:
             yield start, Problem("broken quoting", f"cannot be read as CSV: {error}")
 
 
-def read_jsonl(path: Path) -> Iterator[RawRow]:
+def read_jsonl(path: Path, encoding: str) -> Iterator[RawRow]:
     """Read JSON lines: one object per line."""
-    for number, line in enumerate(_text_lines(path), start=1):
+    for number, line in enumerate(text_lines(path, encoding), start=1):
         where = f"line {number}"
         if not line.strip():
             continue
         try:
-            # Check the encoding first: any remaining surrogates then come from \ud800 escapes.
+            # Check the bytes first: any remaining surrogates then come from \ud800 escapes.
             line.encode("utf-8")
             values = json.loads(line)
-        except UnicodeEncodeError:
-            yield RawRow(where, problem=Problem("invalid UTF-8", "has bytes that are not UTF-8"))
+        except UnicodeEncodeError as error:
+            byte = ord(line[error.start]) - 0xDC00
+            detail = f"has a byte, 0x{byte:02X}, that is not {encoding_name(encoding)}"
+            yield RawRow(where, problem=Problem("invalid byte", detail))
             continue
         except (json.JSONDecodeError, RecursionError) as error:
             yield RawRow(where, problem=Problem("broken JSON", f"is not JSON: {error}"))
@@ -130,10 +116,10 @@ def read_parquet(path: Path) -> Iterator[RawRow]:
                 number += 1
 
 
-def read_squad(path: Path) -> Iterator[RawRow]:
+def read_squad(path: Path, encoding: str) -> Iterator[RawRow]:
     """Read SQuAD's JSON, versions 1.1 and 2.0: one row per question."""
     try:
-        document = json.loads("".join(_text_lines(path)))
+        document = json.loads("".join(text_lines(path, encoding)))
         if isinstance(document, list):
             raise DataError(
                 f"{path} is a list of records, and .json is read as SQuAD's layout. Save it as .jsonl, an "
@@ -164,7 +150,7 @@ def read_squad(path: Path) -> Iterator[RawRow]:
         ) from None
 
 
-def read_conll(path: Path) -> Iterator[RawRow]:
+def read_conll(path: Path, encoding: str) -> Iterator[RawRow]:
     """Read CoNLL columns: one word per line, its tag last, with a blank line between sentences."""
     words: list[str] = []
     tags: list[str] = []
@@ -175,7 +161,7 @@ def read_conll(path: Path) -> Iterator[RawRow]:
         return RawRow(f"line {start}", {"words": words, "tags": tags}, problem)
 
     number = 0
-    for number, line in enumerate(_text_lines(path), start=1):
+    for number, line in enumerate(text_lines(path, encoding), start=1):
         # Not split(): a no-break space is part of a word.
         parts = [part for part in re.split(r"[ \t]+", line.strip("\r\n")) if part]
         if not parts or parts[0] == "-DOCSTART-":
@@ -199,14 +185,14 @@ def read_conll(path: Path) -> Iterator[RawRow]:
         yield sentence()
 
 
-def read_lines(path: Path) -> Iterator[RawRow]:
+def read_lines(path: Path, encoding: str) -> Iterator[RawRow]:
     """Read plain text with one text per line; empty lines are skipped."""
-    for number, line in enumerate(_text_lines(path), start=1):
+    for number, line in enumerate(text_lines(path, encoding), start=1):
         if line.strip():
             yield RawRow(f"line {number}", {"text": line.rstrip("\r\n")})
 
 
-def read_race(path: Path) -> Iterator[RawRow]:
+def read_race(path: Path, encoding: str | None = None) -> Iterator[RawRow]:
     """Read RACE's folders of .txt files, each a JSON object with an article and its questions."""
     files = sorted(path.rglob("*.txt"))
     if not files:
@@ -214,7 +200,7 @@ def read_race(path: Path) -> Iterator[RawRow]:
     for file in files:
         name = file.relative_to(path).as_posix()
         try:
-            document = json.loads("".join(_text_lines(file)))
+            document = json.loads("".join(text_lines(file, choose_encoding(file, encoding))))
             questions = list(
                 zip(
                     document["questions"],
@@ -235,22 +221,25 @@ def read_race(path: Path) -> Iterator[RawRow]:
             )
 
 
-def read_file(path: Path, *, header: bool = True) -> Iterator[RawRow]:
-    """Read any supported file or folder, by its suffix."""
+def read_file(path: Path, *, header: bool = True, encoding: str | None = None) -> Iterator[RawRow]:
+    """Read any supported file or folder, by its suffix.
+
+    Args:
+        encoding: of text files. Defaults to the one that each file has.
+    """
     suffix = path.suffix.lower()
     if path.is_dir():
-        return read_race(path)
-    if suffix in TABLE_SUFFIXES:
-        return read_table(path, header=header)
-    if suffix in (".jsonl", ".ndjson"):
-        return read_jsonl(path)
+        return read_race(path, encoding)
     if suffix == ".parquet":
         return read_parquet(path)
+    if suffix not in TEXT_SUFFIXES:
+        raise DataError(
+            f"{path}: the ending must be .csv, .tsv, .jsonl, .parquet, .json (SQuAD) or .conll; "
+            f"got {path.suffix or 'none'!r}. Rename or convert the file."
+        )
+    encoding = choose_encoding(path, encoding)
+    if suffix in TABLE_SUFFIXES:
+        return read_table(path, encoding, header=header)
     if suffix == ".json":
-        return read_squad(path)
-    if suffix in CONLL_SUFFIXES:
-        return read_conll(path)
-    raise DataError(
-        f"{path}: the ending must be .csv, .tsv, .jsonl, .parquet, .json (SQuAD) or .conll; "
-        f"got {path.suffix or 'none'!r}. Rename or convert the file."
-    )
+        return read_squad(path, encoding)
+    return read_conll(path, encoding) if suffix in CONLL_SUFFIXES else read_jsonl(path, encoding)

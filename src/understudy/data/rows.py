@@ -85,8 +85,11 @@ def check_text(value: Any, name: str) -> str:
         except UnicodeEncodeError as error:
             # surrogateescape puts undecodable bytes at U+DC80–U+DCFF
             if 0xDC80 <= ord(value[error.start]) <= 0xDCFF:
+                byte = ord(value[error.start]) - 0xDC00
                 raise BadRowError(
-                    "invalid UTF-8", f"{name} is not UTF-8 at character {error.start}"
+                    "invalid byte",
+                    f"{name} has a byte, 0x{byte:02X}, that is no character of the file's encoding, at "
+                    f"character {error.start}",
                 ) from None
             raise BadRowError(
                 "lone surrogate", f"{name} has half a character pair at character {error.start}"

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 # YAML reads 0 as a number, which is converted; no and yes become booleans and must be quoted by the user.
 LabelName = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) in (int, float) else name)]
+
+
+def _check_encoding(name: str) -> str:
+    try:
+        b"ab".decode(name, "ignore")  # an empty one is not looked up
+    except LookupError:
+        raise ValueError("must be a text encoding of Python, e.g. cp1252, utf-16 or gb18030") from None
+    return name
 
 
 class DataSettings(BaseModel):
@@ -44,6 +52,9 @@ class DataSettings(BaseModel):
     """A folder that `understudy augment` wrote from this training set, read instead of it."""
     columns: dict[str, str | int] = {}
     """Our fields with the file's columns, e.g. `{text: review}`; numbers for a file without a header."""
+    encoding: Annotated[str, AfterValidator(_check_encoding)] | None = None
+    """The encoding of text files, by its name in Python, e.g. `cp1251`. Defaults to what each file's bytes
+    show: its byte order mark, UTF-8, or Windows-1252."""
     labels: Annotated[list[LabelName], Field(min_length=2)] | None = None
     """Label names in the order of their ids."""
     max_length: Annotated[int, Field(ge=8)] | None = None

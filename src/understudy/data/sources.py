@@ -9,17 +9,18 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from understudy.data.columns import guess_columns
 from understudy.data.raw_rows import RawRow
-from understudy.data.readers import read_file
+from understudy.data.readers import TEXT_SUFFIXES, read_file
 from understudy.data.rows import RowReport, refuse_if_bad
 from understudy.data.settings import DataSettings
 from understudy.data.task import Hub, Task
+from understudy.data.text_files import choose_encoding
 from understudy.errors import DataError, RecipeError
 from understudy.files import hash_file
 from understudy.hub import split_revision
@@ -40,6 +41,7 @@ class Source:
         labels: label names in the order of their ids, if the source declares them.
         guessed: whether the columns were guessed from their names.
         whole: the source that it is a part of, which has all labels.
+        encodings: the encoding of each file that is not UTF-8.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Source:
     columns: Mapping[str, str | int]
     labels: tuple[str, ...] | None
     guessed: bool = False
+    encodings: Mapping[str, str] = field(default_factory=dict)
     whole: Source | None = None
 
     @cached_property
@@ -86,6 +89,10 @@ def check_settings(task: Task, settings: DataSettings) -> None:
     for name in ("config", "splits"):
         if getattr(settings, name) and not on_hub:
             raise RecipeError(f"data.{name} has an effect on hub datasets only; leave it out for files.")
+    if settings.encoding is not None and not _reads_text(settings, on_hub=on_hub):
+        raise RecipeError(
+            "data.encoding has no effect: there are no text files (CSV, TSV, JSON lines …). Leave it out."
+        )
     if settings.stride is not None and not task.rows.has_windows:
         raise RecipeError(f"data.stride has no effect on {task.rows}, which reads no windows; leave it out.")
     if settings.labels is not None:
@@ -102,6 +109,13 @@ def check_settings(task: Task, settings: DataSettings) -> None:
     for name in settings.columns:
         if name not in fields:
             raise RecipeError(f"data.columns.{name} must be one of {', '.join(fields)}; got {name!r}.")
+
+
+def _reads_text(settings: DataSettings, *, on_hub: bool) -> bool:
+    """Return whether any file may be text: a folder in a task's layout, or a file that is not Parquet."""
+    names = [None if on_hub else settings.source, settings.train, settings.dev, settings.test]
+    paths = [Path(name).expanduser() for name in (*names, *(settings.unlabelled or ())) if name is not None]
+    return any(path.suffix.lower() != ".parquet" and not is_saved_dataset(path) for path in paths)
 
 
 def find_source(task: Task, settings: DataSettings, split: str) -> Source:
@@ -188,8 +202,10 @@ def _file_source(
             "file has no header."
         )
 
+    encoding = text_encoding(path, settings.encoding)
+
     def rows() -> Iterator[RawRow]:
-        return read_file(path, header=header)
+        return read_file(path, header=header, encoding=encoding)
 
     first = next((row.values for row in rows() if row.problem is None), None)
     if first is None:  # no row to read columns from: explain why
@@ -200,7 +216,25 @@ def _file_source(
                 report.add(row.where, row.problem)
         refuse_if_bad(report)
     named, guessed = guess_columns(task.rows, columns, list(first or ()), str(path))
-    return Source(str(path), partial(_hash_path, path), rows, named, None, guessed)
+
+    def make_key() -> str:
+        # The same bytes in another encoding are other rows.
+        return _hash_path(path) + (f"-{settings.encoding}" if settings.encoding else "")
+
+    other = not_utf8({path: encoding}, settings.encoding)
+    return Source(str(path), make_key, rows, named, None, guessed, other)
+
+
+def text_encoding(path: Path, given: str | None) -> str | None:
+    """Return the encoding of a text file; None for other files. A folder's files are looked at one by one."""
+    if path.is_file() and path.suffix.lower() in TEXT_SUFFIXES:
+        return choose_encoding(path, given)
+    return given if path.is_dir() else None
+
+
+def not_utf8(encodings: Mapping[Path, str | None], given: str | None) -> dict[str, str]:
+    """Return the files that were found to be in another encoding than UTF-8, without the user's saying so."""
+    return {path.name: name for path, name in encodings.items() if name and name not in ("utf-8", given)}
 
 
 def _augmented_source(task: Task, folder: Path) -> Source:

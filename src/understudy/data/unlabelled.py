@@ -16,7 +16,8 @@ from understudy.data.columns import guess_columns
 from understudy.data.kind import RowKind
 from understudy.data.raw_rows import RawRow
 from understudy.data.readers import CONLL_SUFFIXES, TABLE_SUFFIXES, read_file, read_lines
-from understudy.data.sources import Source, hash_saved_dataset, is_saved_dataset
+from understudy.data.sources import Source, hash_saved_dataset, is_saved_dataset, not_utf8, text_encoding
+from understudy.data.text_files import choose_encoding
 from understudy.errors import DataError
 from understudy.files import hash_file
 
@@ -29,6 +30,7 @@ def unlabelled_source(
     columns: Mapping[str, str | int],
     fields: Sequence[str] | None = None,
     *,
+    encoding: str | None = None,
     key: str = "data.unlabelled",
 ) -> Source:
     """Return all unlabelled rows as one source, in the order of the files.
@@ -37,16 +39,20 @@ def unlabelled_source(
         given: files, folders, patterns, or folders that `Dataset.save_to_disk` wrote.
         columns: the recipe's columns, used for a file that has them.
         fields: the fields that labelled rows have. Defaults to those that every file has.
+        encoding: of text files. Defaults to the one that each file has.
         key: the setting that named the files, for messages.
     """
     files = unlabelled_files(given, key=key)
-    named = {file: _columns(kind, file, columns, fields or (), key) for file in files}
+    encodings = {file: text_encoding(file, encoding) for file in files}
+    named = {
+        file: _columns(kind, file, columns, fields or (), key, encoding=encodings[file]) for file in files
+    }
     if fields is None:
         fields = [name for name in kind.inputs if all(name in own for own in named.values())]
 
     def rows() -> Iterator[RawRow]:
         for file, own in named.items():
-            for raw in _read(kind, file, columns):
+            for raw in _read(kind, file, columns, encodings[file]):
                 values: dict[str | int, Any] = {name: raw.values.get(own[name]) for name in fields}
                 yield RawRow(f"{file.name} {raw.where}", values, raw.problem)
 
@@ -54,14 +60,15 @@ def unlabelled_source(
     read_as = [[file.suffix, {name: own[name] for name in fields}] for file, own in named.items()]
 
     def make_key() -> str:
-        digest = hashlib.sha256(json.dumps(read_as).encode())
+        digest = hashlib.sha256(json.dumps([read_as, encoding] if encoding else read_as).encode())
         for file in files:
             content = hash_saved_dataset(file) if file.is_dir() else hash_file(file)
             digest.update(bytes.fromhex(content))
         return digest.hexdigest()
 
     name = str(files[0]) if len(files) == 1 else f"{len(files)} files without labels"
-    return Source(name, make_key, rows, {field: field for field in fields}, None)
+    read = {field: field for field in fields}
+    return Source(name, make_key, rows, read, None, encodings=not_utf8(encodings, encoding))
 
 
 def unlabelled_files(given: Sequence[str], *, key: str = "data.unlabelled") -> list[Path]:
@@ -82,22 +89,31 @@ def unlabelled_files(given: Sequence[str], *, key: str = "data.unlabelled") -> l
     return found
 
 
-def _read(kind: RowKind, file: Path, columns: Mapping[str, str | int]) -> Iterator[RawRow]:
+def _read(
+    kind: RowKind, file: Path, columns: Mapping[str, str | int], encoding: str | None
+) -> Iterator[RawRow]:
     if file.is_dir():
         import datasets  # imported here because it takes a second
 
         dataset = datasets.load_from_disk(str(file)).with_format(None)
         return (RawRow(f"row {number}", dict(values)) for number, values in enumerate(dataset))
-    is_plain = file.suffix.lower() == ".txt" and "text" in kind.inputs
     header = not any(isinstance(column, int) for column in columns.values())
-    return read_lines(file) if is_plain else read_file(file, header=header)
+    if file.suffix.lower() == ".txt" and "text" in kind.inputs:
+        return read_lines(file, choose_encoding(file, encoding))
+    return read_file(file, header=header, encoding=encoding)
 
 
 def _columns(
-    kind: RowKind, file: Path, columns: Mapping[str, str | int], fields: Sequence[str], key: str
+    kind: RowKind,
+    file: Path,
+    columns: Mapping[str, str | int],
+    fields: Sequence[str],
+    key: str,
+    *,
+    encoding: str | None,
 ) -> dict[str, str | int]:
     """Return the column of each field in a file; a label column is ignored."""
-    first = next((row.values for row in _read(kind, file, columns) if row.problem is None), None)
+    first = next((row.values for row in _read(kind, file, columns, encoding) if row.problem is None), None)
     if first is None:
         raise DataError(f"{key}: {file} has no rows that can be read.")
     given = {name: column for name, column in columns.items() if column in first and name in kind.inputs}

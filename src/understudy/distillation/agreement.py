@@ -27,7 +27,7 @@ from understudy.workspace.hashes import hash_model
 logger = logging.getLogger(__name__)
 
 # Part of every cache key: increase it when the same text would give other rows.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _ROWS, _SHARE, _FEWEST = 1_000, 0.1, 20
 AGREEMENT = "agreement"
 
@@ -125,4 +125,5 @@ def _write(file: Path, recipe: Recipe, rows: Dataset, names: tuple[str, ...] | N
         named = {**fields, task.kind.label_field: label}
         lines.append({str(recipe.data.columns.get(name, name)): one for name, one in named.items()})
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    text = "".join(json.dumps(line) + "\n" for line in lines)  # ASCII, which every encoding has
+    write_atomically(file, lambda path: path.write_text(text, recipe.data.encoding or "utf-8"))

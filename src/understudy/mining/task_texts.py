@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from datasets import Dataset
 
 from understudy.data.kind import Kind
 from understudy.data.load import TaskData
+from understudy.data.settings import DataSettings
 from understudy.data.unlabelled import unlabelled_source
 from understudy.errors import RecipeError
 from understudy.mining.settings import MineSettings
@@ -35,12 +36,12 @@ class TaskTexts:
 
 
 def task_texts(
-    data: TaskData, kind: Kind, settings: MineSettings, columns: Mapping[str, str | int], seed: int
+    data: TaskData, kind: Kind, settings: MineSettings, read_as: DataSettings, seed: int
 ) -> TaskTexts:
     """Collect the texts of a task.
 
     Args:
-        columns: the recipe's columns.
+        read_as: the recipe's columns and encoding, for the rows to exclude.
 
     Raises:
         RecipeError: if the rows are not texts or pairs.
@@ -56,7 +57,9 @@ def task_texts(
     ]
     hashes: dict[str, str] = {}
     if settings.exclude:
-        source = unlabelled_source(kind, settings.exclude, columns, fields, key="mine.exclude")
+        source = unlabelled_source(
+            kind, settings.exclude, read_as.columns, fields, encoding=read_as.encoding, key="mine.exclude"
+        )
         hashes["exclude"] = source.key
         excluded += [
             str(row.values[name]) for row in source.rows() for name in fields if row.values.get(name)

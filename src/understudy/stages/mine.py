@@ -97,7 +97,7 @@ def mine_from_recipe(
     )
     loaded = load_data(task, without_unlabelled(recipe.data), ("train", *dev_splits(task, recipe.data)))
     announce(loaded)
-    texts = task_texts(loaded, task.kind, settings, recipe.data.columns, recipe.seed)
+    texts = task_texts(loaded, task.kind, settings, recipe.data, recipe.seed)
     check_models(recipe, loaded.labels)
     models = {
         "encoder": settings.encoder,

@@ -87,8 +87,8 @@ def test_what_cannot_be_read_is_none_and_another_column_is_said(tmp_path: Path) 
     pq.write_table(pa.table({"body": ["x"]}), tmp_path / "b.parquet")
     with pytest.raises(DataError, match="no column 'text'; it has body"):
         read_all(find_files([str(tmp_path / "b.parquet")]), 10)
-    (tmp_path / "c.txt").write_bytes(b"good\n\n\xff\xfe\n\nlast")
-    assert read_all(find_files([str(tmp_path / "c.txt")]), 3) == ["good", None, "last"]
+    (tmp_path / "c.txt").write_bytes("café, naïve\n\n".encode() + b"\xff\n\nlast")
+    assert read_all(find_files([str(tmp_path / "c.txt")]), 3) == ["café, naïve", None, "last"]
     (tmp_path / "d.parquet").write_bytes(b"")
     with pytest.raises(DataError, match=r"d\.parquet is no Parquet file"):
         split_files(find_files([str(tmp_path / "d.parquet")]), 10)
