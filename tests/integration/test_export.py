@@ -483,3 +483,17 @@ def test_what_loses_too_much_leaves_nothing_behind(shipped: tuple[Path, Path], t
     with pytest.raises(ModelError, match=r"int8 loses .* points, .* -1000 are allowed"):
         understudy.export(shipped[0], output_dir=tmp_path / "out", tolerance=-1000.0, speed=False)
     assert not list(tmp_path.glob("out*"))
+
+
+def test_empty_texts_and_other_encodings_are_said_on_standard_error(
+    shipped: tuple[Path, Path], tmp_path: Path
+) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_bytes("id,text\n1,good film\n2,\n3,very bad film é\n".encode("cp1252"))
+    done = CliRunner().invoke(app, ["predict", str(shipped[1]), "--file", str(rows)])
+    assert done.exit_code == 0
+    assert len(done.stdout.splitlines()) == 3
+    assert "row 2, counted from 1, is an empty text; it was predicted all the same." in done.stderr
+    assert "rows.csv is Windows-1252, not UTF-8, and is read as such." in done.stderr
+    done = CliRunner().invoke(app, ["predict", str(shipped[1]), "a film", "--encoding", "cp1252"])
+    assert "--encoding has no effect without --file" in str(done.exception)

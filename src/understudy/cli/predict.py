@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from understudy.errors import DataError
-
-if TYPE_CHECKING:
-    from understudy.data.kind import RowKind
 
 
 def predict_command(
@@ -35,6 +31,10 @@ def predict_command(
     columns: Annotated[
         list[str] | None,
         typer.Option("--column", metavar="FIELD=NAME", help="What a field is called in --file: text=review."),
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option("--encoding", help="Of --file: cp1251, utf-16 …; what its bytes show by default."),
     ] = None,
     output: Annotated[
         Path | None,
@@ -69,163 +69,55 @@ def predict_command(
     Each line of a pipe or a text file is a text; if there are several fields, they are separated by tabs, or
     given as a JSON object.
     """
+    from understudy.data.text_files import encoding_name
     from understudy.predictor import Predictor
+    from understudy.predictor.tables import EmptyTexts, group_texts, read_file, read_pipe, write_predictions
 
     predictor = Predictor.from_pretrained(artifact, model=model, threads=threads)
     fields = predictor.artifact.fields
     if texts and file is not None:
         raise DataError("give texts or --file, not both.")
-    records: Iterable[Any]
-    named = dict.fromkeys(fields)
+    if file is None and (columns or encoding):
+        raise DataError(f"--{'column' if columns else 'encoding'} has no effect without --file.")
     if texts:
         if len(texts) == 1 and os.path.isfile(texts[0]):  # noqa: PTH113  # false for a text of any length
             typer.echo(f"{texts[0]} is taken as a text. To label what is in it: --file {texts[0]}", err=True)
-        records = list(_grouped(texts, fields))
+        read = group_texts(texts, fields)
     elif file is not None:
         given = _named(columns or [], fields)
-        records, named = _read(file, fields, given, predictor.artifact.columns)
+        read = read_file(file, fields, given=given, trained=predictor.artifact.columns, encoding=encoding)
+        if read.encoding not in ("utf-8", encoding):
+            name = encoding_name(read.encoding)
+            typer.echo(
+                f"{file.name} is {name}, not UTF-8, and is read as such. If its letters are wrong, use "
+                "--encoding.",
+                err=True,
+            )
     elif sys.stdin.isatty():
         raise DataError("give texts, --file, or a pipe: understudy predict ARTIFACT 'a text'")
     else:
-        records = (_line(line, fields) for line in _decode(sys.stdin.buffer))
-    records, kept = itertools.tee(records)
-    answers = predictor.stream((_row(record, named) for record in records), batch_size=batch_size)
+        read = read_pipe(sys.stdin.buffer, fields)
+    records, kept = itertools.tee(read.records)
+    empty = EmptyTexts(predictor.kind, fields)
+    answers = predictor.stream(empty.watch(map(read.row, records)), batch_size=batch_size)
+    pairs = zip(kept, answers, strict=True)
     if output is not None:
-        write_predictions(output, zip(kept, answers, strict=True), predictor.kind, fields)
-        return
-    for record, answer in zip(kept, answers, strict=True):
-        if as_json or with_texts:
-            told = predictor.kind.parse(_row(record, named), fields) if with_texts else {}
-            print(json.dumps(told | answer, ensure_ascii=False))
-        else:
-            print(predictor.kind.show(answer))
+        write_predictions(output, pairs, predictor.kind, fields)
+    else:
+        for record, answer in pairs:
+            if as_json or with_texts:
+                told = predictor.kind.parse(read.row(record), fields) if with_texts else {}
+                print(json.dumps(told | answer, ensure_ascii=False))
+            else:
+                print(predictor.kind.show(answer))
+    if (said := empty.describe()) is not None:
+        typer.echo(said, err=True)
 
 
-def _row(record: Any, columns: Mapping[str, str | None]) -> Any:
-    """Return the fields of a record; one that was not read from columns is returned as it is."""
-    if not any(columns.values()) or not isinstance(record, dict):
-        return record
-    return {name: record[column] for name, column in columns.items()}
-
-
-def _decode(lines: Iterable[bytes]) -> Iterator[str]:
-    for number, line in enumerate(lines, 1):
-        try:
-            yield line.decode()
-        except UnicodeDecodeError as error:
-            raise DataError(f"line {number} is not UTF-8: {error}. Convert it, e.g. with iconv.") from None
-
-
-def _grouped(texts: list[str], fields: Any) -> Iterator[Any]:
-    if "choices" in fields:
-        yield tuple(texts)
-        return
-    size = len(fields)
-    if len(texts) % size:
-        raise DataError(f"{size} texts belong together ({', '.join(fields)}); got {len(texts)}.")
-    for start in range(0, len(texts), size):
-        yield texts[start] if size == 1 else tuple(texts[start : start + size])
-
-
-def _named(columns: list[str], fields: Sequence[str]) -> dict[str, str]:
+def _named(columns: Sequence[str], fields: Sequence[str]) -> dict[str, str]:
     """Return the column that the user gives for a field."""
     given = dict(column.partition("=")[::2] for column in columns)
     wrong = sorted(set(given) - set(fields))
     if wrong:
         raise DataError(f"--column must be FIELD=NAME with a field of {', '.join(fields)}; got {wrong[0]!r}.")
     return given
-
-
-def _read(
-    file: Path, fields: Sequence[str], given: Mapping[str, str], trained: Mapping[str, str]
-) -> tuple[Iterator[Any], dict[str, str | None]]:
-    """Return the records of a file, and the column of each field, if it has columns.
-
-    Args:
-        given: columns that the user names.
-        trained: columns of the training data, used if the file has them.
-    """
-    if file.suffix not in (".csv", ".tsv"):
-        return _read_lines(file, fields), dict.fromkeys(fields)
-    header: list[str] = next(_read_table(file, header=True), [])
-    columns: dict[str, str | None] = {}
-    for name in fields:
-        known = trained.get(name, name)
-        column = given.get(name, known if known in header else name)
-        if column not in header:
-            raise DataError(
-                f"{file} has no column {column}; it has {', '.join(header or ['none'])}. Say which one it "
-                f"is: --column {name}=…"
-            )
-        columns[name] = column
-    return _read_table(file), columns
-
-
-def _read_lines(file: Path, fields: Sequence[str]) -> Iterator[Any]:
-    try:
-        with file.open("rb") as lines:
-            yield from (_line(line, fields) for line in _decode(lines))
-    except OSError as error:
-        raise DataError(f"{file} cannot be read: {error}") from None
-
-
-def _read_table(file: Path, *, header: bool = False) -> Iterator[Any]:
-    """Yield the rows of a table, or its header alone."""
-    try:
-        with file.open(encoding="utf-8", newline="") as lines:
-            table = csv.DictReader(lines, delimiter=_delimiter(file))
-            yield from [list(table.fieldnames or ())] if header else table
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{file} cannot be read: {error}") from None
-
-
-def _delimiter(file: Path) -> str:
-    return "\t" if file.suffix == ".tsv" else ","
-
-
-def write_predictions(
-    file: Path, pairs: Iterable[tuple[Any, dict[str, Any]]], kind: RowKind, fields: Sequence[str]
-) -> None:
-    """Write every record with its prediction beside it: a table (.csv, .tsv), or JSON lines.
-
-    A prediction's name that a column of the file already has gets the prefix `predicted_`.
-    """
-    is_table = file.suffix in (".csv", ".tsv")
-    lines = (_beside(record, kind.cells(answer) if is_table else answer, fields) for record, answer in pairs)
-    first = next(lines, None)
-    with file.open("w", encoding="utf-8", newline="") as opened:
-        if first is None:
-            return
-        every = itertools.chain([first], lines)
-        if not is_table:
-            opened.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in every)
-            return
-        names = [name for name in first if name not in ("probabilities", "truncated")]
-        table = csv.DictWriter(opened, names, delimiter=_delimiter(file), extrasaction="ignore")
-        table.writeheader()
-        table.writerows({name: _cell(value) for name, value in line.items()} for line in every)
-
-
-def _beside(record: Any, answer: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
-    texts = record if isinstance(record, dict) else dict(zip(fields, _as_tuple(record), strict=False))
-    return texts | {f"predicted_{name}" if name in texts else name: value for name, value in answer.items()}
-
-
-def _as_tuple(record: Any) -> tuple[Any, ...]:
-    return record if isinstance(record, tuple) else (record,)
-
-
-def _cell(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
-
-
-def _line(line: str, fields: Any) -> Any:
-    line = line.rstrip("\r\n")
-    if line.startswith("{"):
-        try:
-            return json.loads(line)
-        except ValueError:
-            pass  # a text may begin with a brace
-    if len(fields) == 1:
-        return line
-    return tuple(line.split("\t"))

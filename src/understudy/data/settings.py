@@ -6,15 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from understudy.data.text_files import is_encoding
+
 # YAML reads 0 as a number, which is converted; no and yes become booleans and must be quoted by the user.
 LabelName = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) in (int, float) else name)]
 
 
 def _check_encoding(name: str) -> str:
-    try:
-        b"ab".decode(name, "ignore")  # an empty one is not looked up
-    except LookupError:
-        raise ValueError("must be a text encoding of Python, e.g. cp1252, utf-16 or gb18030") from None
+    if not is_encoding(name):
+        raise ValueError("must be a text encoding of Python, e.g. cp1252, utf-16 or gb18030")
     return name
 
 

@@ -19,6 +19,19 @@ _NOT_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
 _NOT_LETTERS = bytes(byte for byte in range(256) if not (byte < 128 and chr(byte).isalpha()))
 
 
+def is_encoding(name: str) -> bool:
+    """Return whether Python has a text encoding of this name.
+
+    >>> is_encoding("cp1252"), is_encoding("base64")
+    (True, False)
+    """
+    try:
+        b"ab".decode(name, "ignore")  # no name is looked up for no bytes
+    except LookupError:
+        return False
+    return True
+
+
 def choose_encoding(path: Path, given: str | None = None, *, setting: str = "data.encoding") -> str:
     """Return the encoding that the user gives, otherwise the one that the file's bytes have.
 

@@ -1,0 +1,224 @@
+"""The rows of files, pipes and shells for a predictor, and tables with its predictions, without torch."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from understudy.data.kind import Prediction, RowKind
+from understudy.data.text_files import (
+    choose_encoding,
+    encoding_name,
+    is_encoding,
+    table_delimiter,
+    text_lines,
+)
+from understudy.errors import DataError
+
+TABLES = (".csv", ".tsv")
+_PLACES_KEPT = 5
+
+
+@dataclass(frozen=True)
+class Records:
+    """Rows to predict, as they were given.
+
+    Attributes:
+        records: each a text, several as a tuple, or a mapping.
+        columns: the column of each field in a table; None for records that have no columns.
+        encoding: of the file they are read from.
+    """
+
+    records: Iterable[Any]
+    columns: Mapping[str, str] | None = None
+    encoding: str = "utf-8"
+
+    def row(self, record: Any) -> Any:
+        """Return what the predictor reads of a record."""
+        if self.columns is None:
+            return record
+        return {name: record[column] for name, column in self.columns.items()}
+
+
+def read_file(
+    file: Path,
+    fields: Sequence[str],
+    *,
+    given: Mapping[str, str],
+    trained: Mapping[str, str],
+    encoding: str | None = None,
+) -> Records:
+    """Read a table (.csv, .tsv), or a file with a text or a JSON object per line.
+
+    Args:
+        fields: the fields of a row.
+        given: columns that the user names, by field.
+        trained: columns of the training data, used if the file has them.
+        encoding: of the file. Defaults to the one that its bytes show.
+    """
+    if encoding is not None and not is_encoding(encoding):
+        raise DataError(f"--encoding must be a text encoding of Python, e.g. cp1252; got {encoding!r}.")
+    try:
+        encoding = choose_encoding(file, encoding, setting="--encoding")
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error}") from None
+    if file.suffix not in TABLES:
+        return Records((read_line(line, fields) for line in _lines(file, encoding)), encoding=encoding)
+    header = list(_table(file, encoding).fieldnames or ())
+    columns = {}
+    for name in fields:
+        known = trained.get(name, name)
+        column = given.get(name, known if known in header else name)
+        if column not in header:
+            close = difflib.get_close_matches(column, header, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            raise DataError(
+                f"{file} has no column {column}; it has {', '.join(header or ['none'])}.{hint} Say which "
+                f"one it is: --column {name}=…"
+            )
+        columns[name] = column
+    return Records(_table(file, encoding), columns, encoding)
+
+
+def _table(file: Path, encoding: str) -> csv.DictReader[str]:
+    return csv.DictReader(_lines(file, encoding), delimiter=table_delimiter(file, encoding))
+
+
+def _lines(file: Path, encoding: str) -> Iterator[str]:
+    """Yield the lines of a file; bytes that are not text are an error."""
+    for number, line in enumerate(text_lines(file, encoding), 1):
+        try:
+            line.encode()
+        except UnicodeEncodeError as error:
+            byte = ord(line[error.start]) - 0xDC00
+            raise DataError(
+                f"{file} cannot be read: line {number} has a byte, 0x{byte:02X}, that is not "
+                f"{encoding_name(encoding)}. Convert it, or name its encoding with --encoding."
+            ) from None
+        yield line
+
+
+def read_pipe(lines: Iterable[bytes], fields: Sequence[str]) -> Records:
+    """Read a text or a JSON object per line, in UTF-8: a pipe cannot be looked at before it is read."""
+
+    def decoded() -> Iterator[Any]:
+        for number, line in enumerate(lines, 1):
+            try:
+                yield read_line(line.decode(), fields)
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"line {number} is not UTF-8: {error}. Convert it, e.g. with iconv."
+                ) from None
+
+    return Records(decoded())
+
+
+def read_line(line: str, fields: Sequence[str]) -> Any:
+    """Read a line: a JSON object, or the fields with tabs between them."""
+    line = line.rstrip("\r\n")
+    if line.startswith("{"):
+        try:
+            return json.loads(line)
+        except ValueError:
+            pass  # a text may begin with a brace
+    if len(fields) == 1:
+        return line
+    return tuple(line.split("\t"))
+
+
+def group_texts(texts: Sequence[str], fields: Sequence[str]) -> Records:
+    """Group texts from the shell into rows: as many belong together as there are fields."""
+    if "choices" in fields:
+        return Records([tuple(texts)])
+    size = len(fields)
+    if len(texts) % size:
+        raise DataError(f"{size} texts belong together ({', '.join(fields)}); got {len(texts)}.")
+    if size == 1:
+        return Records(list(texts))
+    return Records([tuple(texts[start : start + size]) for start in range(0, len(texts), size)])
+
+
+@dataclass
+class EmptyTexts:
+    """Counts rows with an empty text while they are read.
+
+    Attributes:
+        count: how many there are.
+        first: the numbers of the first ones, from 1.
+    """
+
+    kind: RowKind
+    fields: Sequence[str]
+    count: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def watch(self, rows: Iterable[Any]) -> Iterator[Any]:
+        """Yield the rows unchanged."""
+        for number, row in enumerate(rows, 1):
+            if self._is_empty(row):
+                self.count += 1
+                if len(self.first) < _PLACES_KEPT:
+                    self.first.append(number)
+            yield row
+
+    def _is_empty(self, given: Any) -> bool:
+        allowed = set(self.kind.optional) - set(self.kind.sentence_fields)
+        row = self.kind.parse(given, self.fields)
+        return any(_is_blank(value) for name, value in row.items() if name not in allowed)
+
+    def describe(self) -> str | None:
+        """Return which rows have an empty text, or None if none has."""
+        if not self.count:
+            return None
+        shown = ", ".join(map(str, self.first))
+        more = f" (and {self.count - len(self.first):,} more)" if self.count > len(self.first) else ""
+        if self.count == 1:
+            return f"row {shown}, counted from 1, is an empty text; it was predicted all the same."
+        return f"rows {shown}{more}, counted from 1, are empty texts; they were predicted all the same."
+
+
+def _is_blank(value: Any) -> bool:
+    return not value.strip() if isinstance(value, str) else not value
+
+
+def write_predictions(
+    file: Path, pairs: Iterable[tuple[Any, Prediction]], kind: RowKind, fields: Sequence[str]
+) -> None:
+    """Write every record with its prediction beside it: a table (.csv, .tsv), or JSON lines.
+
+    A prediction's name that a column of the file already has gets the prefix `predicted_`.
+    """
+    is_table = file.suffix in TABLES
+    lines = (_beside(record, kind.cells(answer) if is_table else answer, fields) for record, answer in pairs)
+    first = next(lines, None)
+    with file.open("w", encoding="utf-8", newline="") as opened:
+        if first is None:
+            return
+        every = itertools.chain([first], lines)
+        if not is_table:
+            opened.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in every)
+            return
+        names = [name for name in first if name not in ("probabilities", "truncated")]
+        delimiter = "\t" if file.suffix == ".tsv" else ","
+        table = csv.DictWriter(opened, names, delimiter=delimiter, extrasaction="ignore")
+        table.writeheader()
+        table.writerows({name: _cell(value) for name, value in line.items()} for line in every)
+
+
+def _beside(record: Any, answer: Prediction, fields: Sequence[str]) -> dict[str, Any]:
+    texts = record if isinstance(record, dict) else dict(zip(fields, _as_tuple(record), strict=False))
+    return texts | {f"predicted_{name}" if name in texts else name: value for name, value in answer.items()}
+
+
+def _as_tuple(record: Any) -> tuple[Any, ...]:
+    return record if isinstance(record, tuple) else (record,)
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
