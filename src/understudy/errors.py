@@ -2,6 +2,30 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
+
+def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the name that is most like a given one, whatever its case; None if none is.
+
+    Args:
+        cutoff: the least similarity, from 0 to 1; see `difflib.get_close_matches`.
+    """
+    folded = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=cutoff)
+    return folded[close[0]] if close else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a hint for a message about an unknown name, with a space before it; empty if none is close.
+
+    >>> did_you_mean("Postive", ["negative", "positive"])
+    " Did you mean 'positive'?"
+    """
+    close = closest(name, known)
+    return f" Did you mean {close!r}?" if close else ""
+
 
 class UnderstudyError(Exception):
     """The base of all errors that users can fix; the command line prints them without a traceback."""

@@ -52,7 +52,10 @@ BAD_ROWS: Mapping[str, tuple[str, str, str | bytes, tuple[str, ...]]] = {
     "text is a list": ("sst2", "t.jsonl", '{"sentence": ["a"], "label": 1}\n', ("line 1", "got list")),
     "empty label": ("sst2", "t.tsv", "sentence\tlabel\nfilm\t\n", ("line 2", "null label")),
     "unknown label": ("sst2", "t.tsv", "sentence\tlabel\nfilm\t7\n", ("line 2", "negative, positive", "'7'")),
-    "misspelt label": ("rte", "t.csv", "sentence1,sentence2,label\na,b,entails\n", ("line 2", "'entails'")),
+    "misspelt label": (
+        "rte", "t.csv", "sentence1,sentence2,label\na,b,entailmet\n",
+        ("line 2", "got 'entailmet'. Did you mean 'entailment'?"),
+    ),
     "hidden test label": ("sst2", "t.jsonl", '{"sentence": "a", "label": -1}\n', ("line 1", "'-1'")),
     "too few columns": ("sst2", "t.tsv", "sentence\tlabel\nfilm\n", ("line 2", "has 1 columns")),
     "too many columns": ("sst2", "t.tsv", "sentence\tlabel\na\tb\t1\n", ("line 2", "has 3 columns")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from understudy.data.kind import RowKind
-from understudy.errors import DataError
+from understudy.errors import DataError, closest, did_you_mean
 
 
 def guess_columns(
@@ -25,9 +25,10 @@ def guess_columns(
     """
     for name, column in given.items():
         if column not in available:
+            hint = did_you_mean(str(column), map(str, available))
             raise DataError(
-                f"{source}: there is no column {column!r} for {name}; there are {_shown(available)}. Name "
-                f"another with data.columns.{name}, or check that this split has it."
+                f"{source}: there is no column {column!r} for {name}; there are {_shown(available)}.{hint} "
+                f"Name another with data.columns.{name}, or check that this split has it."
             )
     columns = dict(given)
     lower = {str(column).lower(): column for column in available}
@@ -55,7 +56,7 @@ def guess_columns(
                 f"{source}: only one column was found, {available[0]!r}. A .csv is read with commas, "
                 "semicolons or tabs, a .tsv with tabs: rename the file, or save it with one of these."
             )
-        named = " ".join(f"--set data.columns.{name}=NAME" for name in missing)
+        named = " ".join(f"--set data.columns.{name}={_likely(kind, name, rest)}" for name in missing)
         raise DataError(
             f"{source}: cannot tell which column is {' and '.join(missing)}; there are "
             f"{_shown(available)}. Say it: {named}. If the file has no header, number its columns from 0: "
@@ -63,6 +64,13 @@ def guess_columns(
         )
     guessed = any(column != name for name, column in columns.items() if name not in given)
     return columns, guessed
+
+
+def _likely(kind: RowKind, name: str, columns: Sequence[str | int]) -> str:
+    """Return the column that looks most like a usual name of a field, e.g. `txt` for the text, or `NAME`."""
+    usual_names = kind.usual_columns.get(name, (name,))
+    close = (closest(usual, map(str, columns), cutoff=0.8) for usual in usual_names)
+    return next((column for column in close if column is not None), "NAME")
 
 
 def _shown(columns: Sequence[str | int]) -> str:

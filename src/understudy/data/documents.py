@@ -21,7 +21,7 @@ from fsspec.compression import available_compressions
 from fsspec.core import url_to_fs
 
 from understudy.data.text_files import encoding_name, find_encoding
-from understudy.errors import DataError
+from understudy.errors import DataError, did_you_mean
 from understudy.files import is_pattern
 
 logger = logging.getLogger(__name__)
@@ -190,6 +190,7 @@ def _parquet_texts(file: Any, piece: Piece, column: str) -> Iterator[Any]:
     if column not in table.schema_arrow.names:
         raise MissingColumnError(
             f"{piece.file} has no column {column!r}; it has {', '.join(table.schema_arrow.names)}."
+            + did_you_mean(column, table.schema_arrow.names)
         )
     groups = range(piece.start, piece.stop or 0)
     for batch in table.iter_batches(batch_size=256, row_groups=groups, columns=[column]):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from understudy.errors import ModelError
+from understudy.errors import ModelError, closest
 
 # Between the labels of one cell.
 SEPARATOR = ";"
@@ -55,6 +55,11 @@ def check_labels(
         order = json.dumps([spelling[fold(name)] for name in shown_model], ensure_ascii=False)
         lines.append(f"The order differs. Use the model's: --set 'data.labels={order}'")
     else:
+        known = {fold(name) for name in shown_model}
+        for name in data_labels:
+            close = closest(name, shown_model)
+            if fold(name) not in known and close is not None:
+                lines.append(f"The data's {name!r} may be the model's {close!r}. If so, correct the file.")
         lines.append("Use a model fine-tuned on these labels, or name the data's labels with data.labels.")
     raise ModelError("\n".join(lines))
 

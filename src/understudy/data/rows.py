@@ -5,7 +5,6 @@ The columns of a clean row depend on its kind; `row` is its position in the sour
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from understudy.data.labels import fold
 from understudy.data.raw_rows import Problem, RawRow
-from understudy.errors import DataError
+from understudy.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
     from understudy.data.kind import RowKind
@@ -115,9 +114,9 @@ def label_id(value: Any, ids: Mapping[str, int]) -> int:
     if found is None:
         names = list(dict.fromkeys(name for name in ids if not name.isdigit())) or list(ids)
         shown = ", ".join(names[:10]) + (" …" if len(names) > 10 else "")
-        close = difflib.get_close_matches(name, names, n=1)
-        hint = f". Did you mean {close[0]!r}?" if close else ""
-        raise BadRowError("unknown label", f"label must be one of {shown}; got {name!r}{hint}")
+        hint = did_you_mean(name, names)
+        got = f"got {name!r}.{hint}" if hint else f"got {name!r}"
+        raise BadRowError("unknown label", f"label must be one of {shown}; {got}")
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from understudy.data.text_files import (
     table_delimiter,
     text_lines,
 )
-from understudy.errors import DataError
+from understudy.errors import DataError, did_you_mean
 
 TABLES = (".csv", ".tsv")
 _PLACES_KEPT = 5
@@ -76,8 +75,7 @@ def read_file(
         known = trained.get(name, name)
         column = given.get(name, known if known in header else name)
         if column not in header:
-            close = difflib.get_close_matches(column, header, n=1)
-            hint = f" Did you mean {close[0]}?" if close else ""
+            hint = did_you_mean(column, header)
             raise DataError(
                 f"{file} has no column {column}; it has {', '.join(header or ['none'])}.{hint} Say which "
                 f"one it is: --column {name}=…"

@@ -44,3 +44,11 @@ def test_a_given_column_must_exist() -> None:
         DataError, match=r"no column 'txt' for text; there are 'body', 'label'.*data\.columns\.text"
     ):
         guess_columns(get_kind("classification"), {"text": "txt"}, ["body", "label"], "a.csv")
+
+
+def test_a_column_with_almost_that_name_is_named() -> None:
+    kind = get_kind("classification")
+    with pytest.raises(DataError, match=r"there are 'Review', 'label'\. Did you mean 'Review'\? Name"):
+        guess_columns(kind, {"text": "revew"}, ["Review", "label"], "a.csv")
+    with pytest.raises(DataError, match=r"--set data\.columns\.text=texts --set data\.columns\.label=NAME"):
+        guess_columns(kind, {}, ["id", "texts", "note"], "a.csv")

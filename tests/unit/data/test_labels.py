@@ -63,3 +63,8 @@ def test_labels_of_a_cell(cell: str, expected: list[object]) -> None:
 @given(st.lists(st.text(st.sampled_from('ab;[]", '), min_size=1).map(str.strip).filter(bool)))
 def test_a_written_cell_is_read_as_it_was(names: list[str]) -> None:
     assert split_labels(join_labels(names)) == names
+
+
+def test_a_misspelt_label_is_named() -> None:
+    with pytest.raises(ModelError, match=r"The data's 'postive' may be the model's 'POSITIVE'\."):
+        check_labels("m", ["NEGATIVE", "POSITIVE"], 2, ["negative", "positive", "postive"])

@@ -74,7 +74,7 @@ def test_columns_are_those_given_then_those_of_training_then_the_fields(tmp_path
     assert rows_of(read(file)) == [{"text": "2"}]
     assert rows_of(read(file, trained={"text": "review"})) == [{"text": "1"}]
     assert rows_of(read(file, trained={"text": "review"}, given={"text": "body"})) == [{"text": "3"}]
-    with pytest.raises(DataError, match=r"has no column revew; it has review.* Did you mean review\?"):
+    with pytest.raises(DataError, match=r"has no column revew; it has review.* Did you mean 'review'\?"):
         read(file, given={"text": "revew"})
 
 
