@@ -361,6 +361,38 @@ def test_all_in_one_sum_for_every_kind(kind: str, encoder: Path, tmp_path: Path)
     assert joint.scores["dev"][task.headline] > 0.5 * start
 
 
+@pytest.mark.parametrize("method", ["soft-labels", "patient", "joint"])
+def test_class_weights_are_in_the_loss_against_labels(
+    method: str, teacher: Path, encoder: Path, tmp_path: Path
+) -> None:
+    """Half of the rows are `pos`: a weight of 3 beside 1 is 1.5 beside 0.5, in the first step's loss too."""
+    blocks = {"soft-labels": ("soft_labels",), "patient": ("soft_labels", "patient"), "joint": ("joint",)}
+    start = {"student.num_hidden_layers": 2, "student.source": str(encoder)} if method != "joint" else {}
+    terms = {}
+    for weight in (1.0, 3.0, 9.0):
+        result = understudy.distill(
+            teacher,
+            method=method,
+            student="1l-16d" if method == "joint" else None,
+            output_dir=tmp_path / str(weight),
+            settings=method_settings(blocks[method], max_steps=1, logging_steps=1)
+            | {"class_weights": {"pos": weight}}
+            | start,
+        )
+        terms[weight] = {
+            name: figure["first"] for name, figure in result.content["stages"][method]["losses"].items()
+        }
+        given = result.content["class_weights"]
+        assert given == pytest.approx({"neg": 2 / (1 + weight), "pos": 2 * weight / (1 + weight)})
+    # mean(w · L) is linear in the weight of `pos`: 1.0, 1.5 and 1.8.
+    one, three, nine = (terms[weight]["labels"] for weight in (1.0, 3.0, 9.0))
+    assert one != pytest.approx(three, rel=1e-4)
+    assert (nine - one) / (three - one) == pytest.approx(0.8 / 0.5, rel=1e-3)
+    others = [{name: loss for name, loss in one.items() if name not in ("loss", "labels")}
+              for one in terms.values()]  # fmt: skip
+    assert others[0] == pytest.approx(others[1], rel=1e-6)
+
+
 @pytest.mark.parametrize("training", [{"max_steps": 2}, {"max_steps": -1, "num_train_epochs": 1}], ids=str)
 def test_the_whole_grid_asks_the_teacher_once_for_each_row_that_is_read(
     training: dict[str, int], teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

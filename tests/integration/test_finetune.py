@@ -105,13 +105,65 @@ def test_held_out_rows_choose_the_step_and_show_what_is_memory(encoder: Path, tm
         )
 
 
+def test_balanced_classes_are_learnt_alike(encoder: Path, tmp_path: Path) -> None:
+    """Texts that say nothing, a quarter of them rare: without weights the rare class is never predicted."""
+    file = tmp_path / "rows.csv"
+    rows = ["a film,often"] * 12 + ["a film,rare"] * 4
+    file.write_text("text,label\n" + "\n".join(rows) + "\n")
+    settings = settings_for(file) | {
+        "dropout": 0.0,
+        "training.per_device_train_batch_size": 16,
+        "training.num_train_epochs": 60,
+        "training.load_best_model_at_end": False,
+        "training.eval_strategy": "no",
+        "training.save_strategy": "no",
+    }
+    shares = {}
+    for name, more in (("plain", {}), ("balanced", {"class_weights": "balanced"})):
+        result = understudy.finetune(
+            encoder,
+            task="classification",
+            output_dir=tmp_path / name,
+            settings=settings | more,
+        )
+        classify = pipeline("text-classification", model=str(tmp_path / name), device="cpu", top_k=None)
+        shares[name] = {one["label"]: one["score"] for one in classify(["a film"])[0]}["rare"]
+        weights = result.content.get("class_weights")
+    assert shares == pytest.approx({"plain": 0.25, "balanced": 0.5}, abs=0.02)
+    assert weights == pytest.approx({"often": 16 / 24, "rare": 2.0})
+
+
+def test_truncated_rows_are_counted_and_said(
+    encoder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    train, dev = tmp_path / "train.csv", tmp_path / "dev.csv"
+    exact = " ".join(["film"] * 6)  # with two special tokens just what fits
+    train.write_text(f"text,label\n{exact},a\n{exact} film,b\nfilm,b\nfilm cat,a\n")
+    dev.write_text("text,label\nfilm,a\ncat,b\n")
+    with caplog.at_level("INFO", logger="understudy"):
+        result = understudy.finetune(
+            encoder,
+            task="classification",
+            output_dir=tmp_path / "out",
+            settings=SMALL
+            | {"data.train": str(train), "data.dev": str(dev), "data.max_length": 8}
+            | {"training.max_steps": 1},
+        )
+    counts = result.content["counts"]
+    assert {split: count["truncated"] for split, count in counts.items()} == {"train": 1, "dev": 0}
+    said = "train: 1 of 4 rows (25.0 %) are longer than data.max_length of 8 tokens and are cut."
+    assert said in caplog.text
+    assert "dev: " not in caplog.text
+
+
 def test_what_is_left_behind(encoder: Path, tmp_path: Path) -> None:
     output = tmp_path / "teacher"
     settings = settings_for(write_classification(tmp_path)) | {"dropout": 0.0}
     result = understudy.finetune(encoder, task="classification", output_dir=output, settings=settings)
     written = json.loads((output / "result.json").read_text())
     assert written == json.loads(json.dumps(result.content))
-    assert written["counts"] == {"train": {"rows": 8, "dropped": 0}, "dev": {"rows": 8, "dropped": 0}}
+    counts = {"rows": 8, "dropped": 0, "truncated": 0}
+    assert written["counts"] == {"train": counts, "dev": counts}
     assert written["steps"] == 12
     assert written["labels"] == ["neg", "pos"]
     assert set(written["hashes"]) == {"model", "train", "dev"}

@@ -203,9 +203,9 @@ def print_findings(findings: Sequence[Finding]) -> None:
     """Print the findings of a preflight, or that there are none."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for finding in findings:
-        colour = "red" if finding.level == "error" else "yellow"
+        colour = {"error": "red", "warning": "yellow", "note": "cyan"}[finding.level]
         console.print(f"[{colour}]{finding.level} {finding.check}[/]: {escape(finding.message)}")
-    if all(finding.level == "warning" for finding in findings):
+    if all(finding.level != "error" for finding in findings):
         console.print("Nothing that would fail was found.")
 
 

@@ -17,12 +17,12 @@ from datasets import ClassLabel, Dataset, List
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from understudy.data.encodings import IGNORED_LABEL
+from understudy.data.encodings import IGNORED_LABEL, TRUNCATED
 from understudy.data.kind import RowKind
 from understudy.data.tokens import TextReader, padded_width
 
 # Part of every cache key: increase it when the same rows would be encoded differently.
-ENCODING_VERSION = 2
+ENCODING_VERSION = 3
 
 
 def encode(
@@ -87,7 +87,7 @@ def text_reader(
 
 
 # Numeric columns that are not labels.
-_NOT_LABELS = ("row", "length")
+_NOT_LABELS = ("row", "length", TRUNCATED)
 
 
 # A column that says whether a row has a label, where some have none.

@@ -9,6 +9,8 @@ from tokenizers import Encoding
 
 # The label of tokens to ignore.
 IGNORED_LABEL = -100
+# A column that says whether a row was longer than the limit.
+TRUNCATED = "truncated"
 
 
 def model_columns(encodings: Sequence[Encoding], names: Sequence[str]) -> dict[str, list[Any]]:
@@ -17,6 +19,11 @@ def model_columns(encodings: Sequence[Encoding], names: Sequence[str]) -> dict[s
     if "token_type_ids" in names:
         columns["token_type_ids"] = [encoding.type_ids for encoding in encodings]
     return columns
+
+
+def are_truncated(encodings: Sequence[Encoding]) -> list[bool]:
+    """Return for each encoding whether tokens were cut off."""
+    return [bool(encoding.overflowing) for encoding in encodings]
 
 
 def with_lengths(encoded: dict[str, list[Any]], rows: Sequence[int]) -> dict[str, list[Any]]:

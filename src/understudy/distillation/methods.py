@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel, TrainerCallback
 
 from understudy.data.encode import TEACHER_STATES
-from understudy.data.kind import Kind
 from understudy.distillation.folds import answer_by_folds, read_folds
 from understudy.distillation.layers import distill_intermediate, layer_objectives, match
 from understudy.distillation.predictions_file import add_predictions
@@ -155,9 +154,7 @@ def _joint(run: Distillation) -> str:
     plan = TrialPlan(
         settings,
         lambda: run.prepared.epoch,
-        lambda chosen: joint_objectives(
-            run.prepared.task.kind, chosen, padded=recipe.normalization == "padded"
-        ),
+        lambda chosen: joint_objectives(run.prepared, chosen, padded=recipe.normalization == "padded"),
         callbacks=run.callbacks,
         teacher=run.load_teacher,
     )
@@ -165,10 +162,10 @@ def _joint(run: Distillation) -> str:
     return JOINT
 
 
-def joint_objectives(kind: Kind, settings: JointSettings, *, padded: bool) -> JointObjectives:
+def joint_objectives(prepared: Prepared, settings: JointSettings, *, padded: bool) -> JointObjectives:
     """The objectives of the joint method as a block of the recipe says."""
     return JointObjectives(
-        kind,
+        prepared.task.kind,
         layer_objectives(settings, padded=padded),
         layers=settings.layers,
         until=settings.until,
@@ -176,6 +173,7 @@ def joint_objectives(kind: Kind, settings: JointSettings, *, padded: bool) -> Jo
         labels=settings.labels,
         unlabelled_layers=settings.rows == "unlabelled",
         temperature=settings.temperature,
+        class_weights=prepared.class_weights,
     )
 
 
@@ -183,7 +181,6 @@ def _soft_labels(run: Distillation, *, layers: tuple[int, ...] = ()) -> str:
     """Train on labels and soft labels. The states of `layers` are cached too, for a following stage."""
     settings = run.recipe.soft_labels
     assert settings is not None
-    kind = run.prepared.task.kind
 
     def train() -> Dataset:
         rows = with_answers(run, settings, layers)
@@ -193,7 +190,11 @@ def _soft_labels(run: Distillation, *, layers: tuple[int, ...] = ()) -> str:
         settings,
         train,
         lambda chosen: PatientObjectives(
-            kind, alpha=chosen.alpha, temperature=chosen.temperature, squared=chosen.squared
+            run.prepared.task.kind,
+            alpha=chosen.alpha,
+            temperature=chosen.temperature,
+            squared=chosen.squared,
+            class_weights=run.prepared.class_weights,
         ),
         callbacks=run.callbacks,
     )
@@ -213,11 +214,10 @@ def _patient(run: Distillation) -> str:
             torch.distributed.barrier()  # the first process has chosen
         result = json.loads((run.output_dir / SOFT_LABELS / RESULT).read_text("utf-8"))
         soft = soft.choose(result["values"])
-    kind = run.prepared.task.kind
     plan = TrialPlan(
         settings,
         lambda: with_answers(run, settings, teacher_layers),
-        lambda chosen: patient_objectives(kind, soft, chosen),
+        lambda chosen: patient_objectives(run.prepared, soft, chosen),
         teacher_config=load_config(run.teacher),
         callbacks=run.callbacks,
     )
@@ -295,10 +295,12 @@ def _patient_layers(run: Distillation, settings: PatientSettings) -> tuple[int, 
     return layer_map(settings.layer_map, num_student, load_config(run.teacher).num_hidden_layers)
 
 
-def patient_objectives(kind: Kind, soft: SoftLabelSettings, settings: PatientSettings) -> PatientObjectives:
+def patient_objectives(
+    prepared: Prepared, soft: SoftLabelSettings, settings: PatientSettings
+) -> PatientObjectives:
     """Build Patient KD's objectives from two blocks of the recipe."""
     return PatientObjectives(
-        kind,
+        prepared.task.kind,
         settings.layer_map,
         alpha=soft.alpha,
         beta=settings.beta,
@@ -306,18 +308,18 @@ def patient_objectives(kind: Kind, soft: SoftLabelSettings, settings: PatientSet
         squared=soft.squared,
         normalized=settings.normalized,
         projection=settings.projection,
+        class_weights=prepared.class_weights,
     )
 
 
 def _match_patient(
     run: Distillation, settings: PatientSettings, student: PreTrainedModel, channels: torch.Tensor | None
 ) -> None:
-    kind, soft = run.prepared.task.kind, SoftLabelSettings()
     try:
         match_models(
             student,
             None,
-            patient_objectives(kind, soft, settings),
+            patient_objectives(run.prepared, SoftLabelSettings(), settings),
             teacher_config=load_config(run.teacher),
             channels=channels,
         )

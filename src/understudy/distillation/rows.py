@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +14,21 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments
 
 from understudy.data.encode import ENCODER_INPUTS, Collator, encode
+from understudy.data.encodings import TRUNCATED
 from understudy.data.load import UNLABELLED, TaskData, announce, load_data
 from understudy.data.sources import dev_splits
 from understudy.data.task import Task
 from understudy.data.unlabelled import epoch_places
+from understudy.errors import RecipeError
 from understudy.evaluation.score import EvaluationSplit, prepare_split
 from understudy.models.pretrained import check_max_length, load_config, load_tokenizer, model_labels
 from understudy.models.student import load_student
+from understudy.recipe.class_weights import ClassWeights
 from understudy.recipe.recipe import Recipe
+from understudy.training.class_weights import class_weights
+from understudy.workspace.result import data_content
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,7 @@ class Prepared:
         num_labelled: the number of labelled rows; of windows, if texts are cut into windows.
         places: the places of `train` that an epoch reads; None for each once.
         dev: the development sets by name; the first is used for model selection.
+        class_weights: the weight of each class in the loss against labels; None for 1 each.
     """
 
     task: Task
@@ -41,6 +50,7 @@ class Prepared:
     dev: dict[str, EvaluationSplit]
     num_labelled: int
     places: NDArray[np.int64] | None = None
+    class_weights: tuple[float, ...] | None = None
 
     @property
     def epoch(self) -> Dataset:
@@ -72,7 +82,56 @@ def prepare(recipe: Recipe, model: str, arguments: TrainingArguments) -> Prepare
         dev = {split: prepare_split(task, data.splits[split], tokenizer, **lengths) for split in splits}
     share, num_unlabelled = recipe.data.labelled_share, len(train) - num_labelled
     places = epoch_places(num_labelled, num_unlabelled, share, recipe.seed)
-    return Prepared(task, tokenizer, data, train, dev, num_labelled, places)
+    weights = weights_of_classes(recipe.class_weights, task, data)
+    prepared = Prepared(task, tokenizer, data, train, dev, num_labelled, places, weights)
+    if arguments.should_save:
+        announce_truncated(prepared, recipe.max_length)
+    return prepared
+
+
+def weights_of_classes(setting: ClassWeights | None, task: Task, data: TaskData) -> tuple[float, ...] | None:
+    """Return the weight of each class over the labelled training rows; None without such a setting."""
+    if setting is None:
+        return None
+    if "train" not in data.splits:
+        raise RecipeError("class_weights has no effect without labelled training rows.")
+    labels = np.asarray(data.splits["train"][task.kind.label_field][:])
+    return class_weights(setting, labels, data.labels or (), task.labels)
+
+
+def num_truncated(prepared: Prepared) -> dict[str, int]:
+    """Return by split how many rows are longer than the limit and are cut.
+
+    Empty for kinds that read long texts in windows, or do not say.
+    """
+    if TRUNCATED not in prepared.train.column_names:
+        return {}
+    flags, num_labelled = prepared.train[TRUNCATED][:], prepared.num_labelled
+    counts = {"train": sum(flags[:num_labelled]), UNLABELLED: sum(flags[num_labelled:])}
+    counts |= {name: sum(split.encoded[TRUNCATED][:]) for name, split in prepared.dev.items()}
+    return {name: count for name, count in counts.items() if name in prepared.data.splits}
+
+
+def announce_truncated(prepared: Prepared, max_length: int) -> None:
+    """Log how many rows of each split are cut, if any are."""
+    for split, count in num_truncated(prepared).items():
+        total = len(prepared.data.splits[split])
+        if count:
+            logger.info(
+                "%s: %s of %s rows (%.1f %%) are longer than data.max_length of %d tokens and are cut.",
+                *(split, f"{count:,}", f"{total:,}", 100 * count / total, max_length),
+            )
+
+
+def describe_rows(prepared: Prepared) -> dict[str, Any]:
+    """Return the part of result.json that describes the rows a model learns from."""
+    content = data_content(prepared.data)
+    for split, count in num_truncated(prepared).items():
+        content["counts"][split]["truncated"] = count
+    if prepared.class_weights is not None:
+        names = prepared.data.labels or ()
+        content["class_weights"] = dict(zip(names, prepared.class_weights, strict=True))
+    return content
 
 
 def _encode_train(

@@ -11,7 +11,7 @@ from understudy.artifacts.onnx import input_names
 from understudy.data.load import TaskData
 from understudy.distillation.agreement import labels_from
 from understudy.distillation.folds import read_folds
-from understudy.distillation.rows import Prepared
+from understudy.distillation.rows import Prepared, describe_rows
 from understudy.evaluation.compare import compare
 from understudy.evaluation.score import Score, score_content, score_model
 from understudy.files import hash_file
@@ -21,7 +21,6 @@ from understudy.recipe.recipe import Recipe
 from understudy.workspace.folders import RESULT, STAGES
 from understudy.workspace.hashes import hash_model, hash_start, versions
 from understudy.workspace.inputs import describe_input
-from understudy.workspace.result import data_content
 
 
 def hash_inputs(recipe: Recipe, data: TaskData) -> dict[str, str]:
@@ -74,7 +73,7 @@ def summarize_distillation(
         "model": str(output_dir / STUDENT),
         **score_content(scores["student"]),
         **beside,
-        **data_content(prepared.data),
+        **describe_rows(prepared),
         "input": describe_input(recipe, prepared.tokenizer, prepared.data, inputs),
         "parameters": {who: model.num_parameters() for who, model in models.items()},
         "stages": stages,

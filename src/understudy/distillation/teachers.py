@@ -17,6 +17,7 @@ from understudy.errors import RecipeError
 from understudy.evaluation.score import prepare_split, score_model
 from understudy.models.pretrained import load_model
 from understudy.recipe.recipe import Recipe
+from understudy.training.class_weights import weighted_loss
 from understudy.training.trainer import OrderedTrainer
 
 
@@ -137,4 +138,5 @@ def make_trainer(
         processing_class=prepared.tokenizer,
         compute_metrics=prepared.first_dev.metrics if held_out is None else None,
         callbacks=list(callbacks),
+        compute_loss_func=weighted_loss(prepared.class_weights) if prepared.class_weights else None,
     )

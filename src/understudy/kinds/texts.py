@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from understudy.data.encodings import model_columns, with_lengths
+from understudy.data.encodings import TRUNCATED, are_truncated, model_columns, with_lengths
 from understudy.data.kind import Batch, Encoded, Reading, Row, RowKind
 from understudy.data.rows import check_text
 from understudy.data.tokens import TextReader
@@ -54,7 +54,9 @@ class TextRows(RowKind):
     def encode(
         self, batch: Batch, reader: TextReader, names: Sequence[str], labels: Sequence[str] | None = None
     ) -> Encoded:
-        encoded = model_columns(reader.texts(batch["text"], batch.get("text_pair")), names)
+        encodings = reader.texts(batch["text"], batch.get("text_pair"))
+        encoded = model_columns(encodings, names)
+        encoded[TRUNCATED] = are_truncated(encodings)
         encoded["labels"] = batch["label"]
         return with_lengths(encoded, batch["row"])
 

@@ -223,10 +223,11 @@ def _note_seconds(output_dir: Path, stage: str, seconds: float) -> None:
 
 
 def refuse(findings: Sequence[Finding]) -> None:
-    """Log all warnings and raise if there are errors."""
+    """Log all warnings and notes, and raise if there are errors."""
     for finding in findings:
-        if finding.level == "warning":
-            logger.warning("Check %s: %s", finding.check, finding.message)
+        if finding.level != "error":
+            level = logging.WARNING if finding.level == "warning" else logging.INFO
+            logger.log(level, "Check %s: %s", finding.check, finding.message)
     errors = [finding for finding in findings if finding.level == "error"]
     if errors:
         lines = "\n".join(f"- {finding.check}: {finding.message}" for finding in errors)

@@ -237,6 +237,7 @@ def teacher_part(recipe: Recipe) -> Recipe:
             "training": settings.training,
             "held_out": settings.held_out,
             "folds": settings.folds,
+            "class_weights": settings.class_weights,
             "dropout": settings.dropout,
             "data": without_unlabelled(recipe.data).model_copy(update={"augmented": None}),
         }

@@ -17,6 +17,7 @@ from understudy.errors import RecipeError
 from understudy.kinds.tasks import get_task
 from understudy.mining.settings import MineSettings
 from understudy.models.settings import StudentSettings
+from understudy.recipe.class_weights import ClassWeights, check_class_weights
 from understudy.recipe.distillation import (
     GeneralSettings,
     IntermediateSettings,
@@ -64,6 +65,8 @@ class Recipe(BaseModel):
     held_out: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
     """Fine-tuning: the share of training rows that are not learnt from but choose the step with the lowest
     loss, so that the teacher stops before it memorises its rows."""
+    class_weights: ClassWeights | None = None
+    """Weights of the classes in the loss against labels: `balanced`, or by label. Defaults to 1 each."""
     folds: Annotated[int, Field(ge=2)] | None = None
     """Fine-tuning: also train this many teachers, each without one part of the rows, for `unseen`."""
     unseen: bool = False
@@ -181,11 +184,11 @@ _TASK_KEYS = ("task", "data", "metric", "augment", "precision")
 _RUN_KEYS = ("finetune", "export", "tolerate")
 _DISTILL_KEYS = (*_TASK_KEYS, "teacher", "student", "dropout", "attention", *_RUN_KEYS)
 _KEYS: Mapping[str | None, tuple[str, ...]] = {
-    None: (*_TASK_KEYS, "model", "training", "held_out", "folds", "dropout", "attention"),
+    None: (*_TASK_KEYS, "model", "training", "held_out", "folds", "class_weights", "dropout", "attention"),
     "tinybert": (*_DISTILL_KEYS, "normalization", "unseen", "intermediate", "prediction"),
-    "joint": (*_DISTILL_KEYS, "normalization", "joint"),
-    "soft-labels": (*_DISTILL_KEYS, "unseen", "soft_labels"),
-    "patient": (*_DISTILL_KEYS, "soft_labels", "patient"),
+    "joint": (*_DISTILL_KEYS, "normalization", "class_weights", "joint"),
+    "soft-labels": (*_DISTILL_KEYS, "unseen", "class_weights", "soft_labels"),
+    "patient": (*_DISTILL_KEYS, "class_weights", "soft_labels", "patient"),
     "general": ("teacher", "student", "normalization", "dropout", "attention", "precision", "general"),
     "corpus": ("corpus",),
     "mine": ("task", "data", "teacher", "augment", "precision", "mine"),
@@ -347,6 +350,7 @@ def _refuse_without_effect(recipe: Recipe) -> None:
         raise RecipeError(
             f"{given[0]} has no effect with {run}; its keys are {', '.join(_KEYS[recipe.run])}."
         )
+    check_class_weights(recipe)
 
 
 def _check_predictions(recipe: Recipe) -> None:
@@ -385,4 +389,4 @@ def _explain(error: ValidationError) -> list[str]:
     return list({line.split(":")[0]: line for line in reversed(lines)}.values())[::-1]
 
 
-_UNION_PART = re.compile(r"(str|int|literal\[.*|list\[.*)$")
+_UNION_PART = re.compile(r"(str|int|literal\[.*|list\[.*|dict\[.*)$")

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from understudy.recipe.class_weights import ClassWeights
+
 
 class FinetuneSettings(BaseModel):
     """Settings for fine-tuning the teacher, if there is none yet."""
@@ -21,6 +23,8 @@ class FinetuneSettings(BaseModel):
     folds: Annotated[int, Field(ge=2)] | None = None
     """The number of further teachers, each without one part of the rows; see `folds` of a fine-tuning
     recipe."""
+    class_weights: ClassWeights | None = None
+    """Weights of the classes; see `class_weights` of a fine-tuning recipe."""
     training: dict[str, Any] = {}
     """transformers' TrainingArguments by name."""
 

@@ -12,7 +12,7 @@ from transformers import TrainerCallback, set_seed
 
 from understudy.distillation.folds import train_folds
 from understudy.distillation.recipes import finetune_recipe
-from understudy.distillation.rows import prepare
+from understudy.distillation.rows import describe_rows, prepare
 from understudy.distillation.runs import choose_on_dev, remove_checkpoints, save_model, train_to_the_end
 from understudy.distillation.teachers import (
     best_step,
@@ -33,7 +33,7 @@ from understudy.training.cpu import tune_cpu
 from understudy.training.precision import precision_of
 from understudy.workspace.folders import TRAINING_FOLDER, check_output, start_output
 from understudy.workspace.hashes import hash_model, versions
-from understudy.workspace.result import data_content, write_result
+from understudy.workspace.result import write_result
 from understudy.workspace.results import FinetuneResult
 
 logger = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ def finetune_from_recipe(
         "task": task.name,
         "model": model_name,
         **score_content(scores),
-        **data_content(data),
+        **describe_rows(prepared),
         **memory,
         **folds,
         "steps": outcome.global_step,

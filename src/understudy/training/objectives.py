@@ -17,6 +17,7 @@ from understudy.models.layer_map import MapName
 from understudy.models.settings import ProjectionKind
 from understudy.objectives.compose import layer_losses, weight_of, weighted_sum
 from understudy.objectives.patient import mix_weights, patient_loss
+from understudy.training.class_weights import weigh_rows
 
 # B batch, L tokens, H hidden size
 
@@ -52,8 +53,11 @@ class PredictionLosses(Protocol):
     ) -> Tensor: ...
 
 
-def labelled_only(loss_B: Tensor, batch: Batch) -> Tensor:
-    """Set the loss of rows without a label to 0."""
+def labelled_loss(
+    kind: PredictionLosses, student: Representations, batch: Batch, class_weights: Sequence[float] | None
+) -> Tensor:
+    """Return the loss against labels, weighed by class, and 0 for rows without a label."""
+    loss_B = weigh_rows(kind.label_loss(student, batch), batch["labels"], class_weights)
     return loss_B * batch[LABELLED] if LABELLED in batch else loss_B
 
 
@@ -238,6 +242,7 @@ class JointObjectives(Objectives):
         layers, predictions, labels: the weight of each part; 0 leaves it out.
         unlabelled_layers: compare layers on rows without labels only.
         until: the share of the steps after which the layers have no weight.
+        class_weights: weights of the classes in the loss against labels; see `training/class_weights.py`.
     """
 
     kind: PredictionLosses
@@ -248,6 +253,7 @@ class JointObjectives(Objectives):
     labels: float = 1.0
     unlabelled_layers: bool = False
     temperature: float = 1.0
+    class_weights: Sequence[float] | None = None
     layer_map: MapName | Sequence[int] | None = field(default=None)
     attention: bool = field(default=True, init=False)
 
@@ -281,7 +287,7 @@ class JointObjectives(Objectives):
             )
             losses["predictions"] = torch.stack(list(found.values())).sum(dim=0)
         if self.labels:
-            losses["labels"] = labelled_only(self.kind.label_loss(student, batch), batch)
+            losses["labels"] = labelled_loss(self.kind, student, batch, self.class_weights)
         return losses
 
     def check(self, student: Representations, teacher: Representations) -> None:
@@ -302,6 +308,7 @@ class PatientObjectives(Objectives):
         beta: the weight of the hidden states.
         squared: multiply the soft-label loss by the temperature squared, as in the authors' code.
         normalized: normalise the states to unit length first, as in the paper.
+        class_weights: weights of the classes in L_CE; see `training/class_weights.py`.
     """
 
     kind: PredictionLosses
@@ -312,6 +319,7 @@ class PatientObjectives(Objectives):
     squared: bool = True
     normalized: bool = True
     projection: ProjectionKind = "none"
+    class_weights: Sequence[float] | None = None
     first_token_only: bool = field(default=True, init=False)
 
     @property
@@ -321,7 +329,7 @@ class PatientObjectives(Objectives):
 
     def compare(self, student: Representations, teacher: Representations, batch: Batch) -> Losses:
         losses = {
-            "labels": labelled_only(self.kind.label_loss(student, batch), batch),
+            "labels": labelled_loss(self.kind, student, batch, self.class_weights),
             "soft_labels": self.kind.soft_label_loss(
                 student, teacher, batch, temperature=self.temperature, squared=self.squared
             ),

@@ -12,14 +12,20 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    PreTrainedTokenizerFast,
+)
 
 from understudy.data.load import load_data
 from understudy.errors import PreflightError, RecipeError
 from understudy.pipeline.preflight import machine
 from understudy.pipeline.preflight.checks import preflight
 from understudy.pipeline.preflight.data import check_unseen_labels
-from understudy.pipeline.preflight.planned_run import Finding, PlannedRun
+from understudy.pipeline.preflight.planned_run import LEVELS, Finding, PlannedRun
 from understudy.pipeline.run import refuse
 from understudy.recipe.load import apply_settings
 from understudy.recipe.recipe import Recipe
@@ -92,8 +98,9 @@ def test_a_run_in_order_has_no_errors(values: dict[str, Any], tmp_path: Path) ->
 
 def test_errors_come_first_and_stop_the_run(values: dict[str, Any], tmp_path: Path) -> None:
     ours = findings(values, tmp_path, intermediate__projection="none", data__max_length=8)
-    levels = [one.level for one in ours]
+    levels = [LEVELS.index(one.level) for one in ours]
     assert levels == sorted(levels)
+    levels = [one.level for one in ours]
     assert {"error", "warning"} <= set(levels)
     with pytest.raises(PreflightError, match=r"Nothing was started\.\n- widths: .*projection=shared"):
         refuse(ours)
@@ -118,10 +125,116 @@ def test_a_teacher_of_classes_for_a_task_of_numbers(values: dict[str, Any], tmp_
     assert "a head of 2 labels" in one.message
 
 
+def train(teacher: str, rows: list[tuple[str, str]], *, swap: bool = False) -> None:
+    """Teach a saved teacher some rows, then perhaps swap its two classes."""
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(teacher)
+    model = BertForSequenceClassification.from_pretrained(teacher)
+    batch = tokenizer([text for text, _ in rows], return_tensors="pt")
+    classes = torch.tensor([int(label == "pos") for _, label in rows])
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(150):
+        model(**batch, labels=classes).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    with torch.no_grad():
+        for parameter in model.classifier.parameters():
+            parameter.copy_(parameter.flip(0) if swap else parameter)
+    model.save_pretrained(teacher)
+
+
 def test_teacher_knows(values: dict[str, Any], tmp_path: Path) -> None:
+    train(values["teacher"], some_rows(0, 28))
+    assert "teacher_knows" not in {one.check for one in findings(values, tmp_path)}
+    train(values["teacher"], some_rows(0, 28), swap=True)
     one = found(values, tmp_path, "teacher_knows")
     assert one.level == "warning"
+    assert re.search(r"is right on \d% of 120 development rows", one.message)
+    assert one.message.endswith("""--set 'data.labels=["pos", "neg"]'""")
+
+
+def test_a_teacher_of_something_else(values: dict[str, Any], tmp_path: Path) -> None:
+    """Predictions that differ, and have nothing to do with the labels."""
+    rows = [(text, ("neg", "pos")[NOUNS.index(text.split()[1]) % 2]) for text, _ in some_rows(0, 28)]
+    train(values["teacher"], rows)
+    one = found(values, tmp_path, "teacher_knows")
     assert "120 development rows" in one.message
+    assert "understudy evaluate" in one.message
+
+
+def constant(folder: str, head: type, prediction: int) -> None:
+    """Make a saved model predict one class everywhere, or 0 if it has no others."""
+    model = head.from_pretrained(folder)  # type: ignore[attr-defined]
+    with torch.no_grad():
+        model.classifier.weight.zero_()
+        model.classifier.bias.zero_()
+        model.classifier.bias[prediction] = float(len(model.classifier.bias) > 1)
+    model.save_pretrained(folder)
+
+
+def test_a_teacher_of_one_class(values: dict[str, Any], tmp_path: Path) -> None:
+    constant(values["teacher"], BertForSequenceClassification, 1)
+    one = found(values, tmp_path, "teacher_is_constant")
+    assert one.level == "warning"
+    assert "predicts 'pos' for all of 120 development rows" in one.message
+    assert "too few steps" in one.message
+    assert "teacher_knows" not in {one.check for one in findings(values, tmp_path)}
+    # Rows of one label cannot tell.
+    rows = [row for row in some_rows(600, 240) if row[1] == "pos"]
+    values["data"]["dev"] = write_rows(tmp_path / "positive.csv", rows)
+    assert "teacher_is_constant" not in {one.check for one in findings(values, tmp_path)}
+
+
+def test_a_teacher_of_one_number(
+    values: dict[str, Any], tmp_path: Path, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    for name in ("train", "dev"):
+        rows = [(text, str(place % 5)) for place, (text, _) in enumerate(some_rows(0, 600))]
+        values["data"][name] = write_rows(tmp_path / f"{name}-numbers.csv", rows)
+    values["teacher"] = save(tmp_path / "number", tokenizer, num_labels=1, id2label=None, label2id=None)
+    constant(values["teacher"], BertForSequenceClassification, 0)
+    one = found(values, tmp_path, "teacher_is_constant", task="regression")
+    assert "predicts 0.000 for all" in one.message
+
+
+def test_a_teacher_without_entities(
+    values: dict[str, Any], tmp_path: Path, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    names = ["O", "B-PER", "I-PER"]
+    ids = {"id2label": dict(enumerate(names)), "label2id": {name: n for n, name in enumerate(names)}}
+    values["teacher"] = save(tmp_path / "tags", tokenizer, BertForTokenClassification, **ids)
+    constant(values["teacher"], BertForTokenClassification, 0)
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.conll").write_text("anna B-PER\nruns O\n\nrome O\nruns O\n\n" * 3)
+        values["data"][name] = str(tmp_path / f"{name}.conll")
+    one = found(values, tmp_path, "teacher_is_constant", task="token-classification")
+    assert "predicts no entity for all of 6 development rows" in one.message
+
+
+def test_balance(values: dict[str, Any], tmp_path: Path, encoder: Path) -> None:
+    rows = some_rows(0, 600)
+    few = [row for row in rows if row[1] == "neg"] + [row for row in rows if row[1] == "pos"][:50]
+    values["data"]["train"] = write_rows(tmp_path / "few.csv", few)
+    one = found(values, tmp_path, "balance")
+    assert one.level == "note"
+    assert one.message.startswith(
+        "86% of the training rows are 'neg', and the smallest class 'pos' has 50 of 350 rows. class_weights: "
+    )
+    training = {"training": {"max_steps": 1, "report_to": "none"}}
+    soft = {"method": "soft-labels", "intermediate": None, "prediction": None, "soft_labels": training}
+    assert "--set class_weights=balanced" in found(values, tmp_path, "balance", **soft).message
+    weighed = findings(values, tmp_path, **soft, class_weights="balanced")
+    assert "balance" not in {one.check for one in weighed}
+    plain = {"teacher": None, "finetune": {"model": str(encoder)}}
+    assert "--set finetune.class_weights=balanced" in found(values, tmp_path, "balance", **plain).message
+    plain["finetune"] = {"model": str(encoder), "class_weights": "balanced"}
+    assert "balance" not in {one.check for one in findings(values, tmp_path, **plain)}
+    one = found(values, tmp_path, "class_weights", **soft, class_weights={"possitive": 2, "neg": 1})
+    assert one.level == "error"
+    assert "no label is 'possitive'; they are neg, pos." in one.message
+
+
+def test_rows_in_balance_are_not_noted(values: dict[str, Any], tmp_path: Path) -> None:
+    assert "balance" not in {one.check for one in findings(values, tmp_path)}
 
 
 def test_labelled_rows_are_needed_to_fine_tune_and_to_augment(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from understudy.data.decode import softmax
-from understudy.data.encodings import model_columns
+from understudy.data.encodings import TRUNCATED, are_truncated, model_columns
 from understudy.data.kind import Batch, Encoded, Logits, Prediction, Reading, Row, RowKind
 from understudy.data.rows import BadRowError, check_text, label_id
 from understudy.data.tokens import TextReader
@@ -58,13 +58,11 @@ class MultipleChoiceRows(RowKind):
         self, batch: Batch, reader: TextReader, names: Sequence[str], labels: Sequence[str] | None = None
     ) -> Encoded:
         """Encode each choice with the context; `input_ids` has one list per choice."""
-        rows = [
-            model_columns(reader.choices(context, question, choices), names)
-            for context, question, choices in zip(
-                batch["context"], batch["question"], batch["choices"], strict=True
-            )
-        ]
+        questions = zip(batch["context"], batch["question"], batch["choices"], strict=True)
+        encodings = [reader.choices(*question) for question in questions]
+        rows = [model_columns(choices, names) for choices in encodings]
         encoded: Encoded = {name: [row[name] for row in rows] for name in rows[0]}
+        encoded[TRUNCATED] = [any(are_truncated(choices)) for choices in encodings]
         encoded["labels"] = batch["label"]
         encoded["row"] = list(batch["row"])
         encoded["length"] = [max(map(len, choices)) for choices in encoded["input_ids"]]

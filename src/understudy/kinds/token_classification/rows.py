@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from understudy.data.decode import entities, softmax, word_tags
-from understudy.data.encodings import IGNORED_LABEL, model_columns, with_lengths
+from understudy.data.encodings import IGNORED_LABEL, TRUNCATED, are_truncated, model_columns, with_lengths
 from understudy.data.kind import Batch, Encoded, Logits, Prediction, Reading, Row, RowKind
 from understudy.data.rows import BadRowError, check_text, label_id
 from understudy.data.tokens import TextReader
@@ -70,7 +70,9 @@ class TokenClassificationRows(RowKind):
         Other tokens carry none. The tag of a word without a token is predicted as O.
         """
         read, inside = reader.words(batch["words"]), inside_tags(labels or ())
-        encoded = model_columns([one.encoding for one in read], names)
+        encodings = [one.encoding for one in read]
+        encoded = model_columns(encodings, names)
+        encoded[TRUNCATED] = are_truncated(encodings)
         encoded["word_ids"] = [one.word_ids for one in read]
         encoded["labels"] = [
             [

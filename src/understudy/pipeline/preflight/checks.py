@@ -14,6 +14,8 @@ from understudy.models.pretrained import (
 )
 from understudy.pipeline.preflight.data import (
     check_augment,
+    check_balance,
+    check_class_weights,
     check_labelled_rows,
     check_leak,
     check_rows,
@@ -36,19 +38,21 @@ from understudy.pipeline.preflight.models import (
     check_metric,
     check_student,
     check_teacher_head,
+    check_teacher_is_constant,
     check_teacher_knows,
     check_teacher_memory,
     check_tokenizers,
     check_whole_match,
     check_widths,
 )
-from understudy.pipeline.preflight.planned_run import Finding, PlannedRun
+from understudy.pipeline.preflight.planned_run import LEVELS, Finding, PlannedRun
 from understudy.recipe.recipe import Recipe
 
 CHECKS: tuple[Callable[[PlannedRun], Iterator[Finding]], ...] = (
     check_processes,
     check_teacher_head,
     check_labels,
+    check_teacher_is_constant,
     check_teacher_knows,
     check_teacher_memory,
     check_student,
@@ -65,6 +69,8 @@ CHECKS: tuple[Callable[[PlannedRun], Iterator[Finding]], ...] = (
     check_rows,
     check_leak,
     check_unseen_labels,
+    check_class_weights,
+    check_balance,
     check_augment,
     check_openvino,
     check_disk,
@@ -74,7 +80,7 @@ CHECKS: tuple[Callable[[PlannedRun], Iterator[Finding]], ...] = (
 
 
 def preflight(recipe: Recipe, output_dir: Path) -> tuple[PlannedRun, list[Finding]]:
-    """Check a whole run before it starts, and return its findings, errors first.
+    """Check a whole run before it starts, and return its findings: errors, warnings, notes.
 
     Raises:
         DataError, ModelError: if rows cannot be read or a model is missing; the message says what to do.
@@ -90,4 +96,4 @@ def preflight(recipe: Recipe, output_dir: Path) -> tuple[PlannedRun, list[Findin
     data = load_data(task, recipe.data, ("train", *dev_splits(task, recipe.data)), labels=labels)
     planned = PlannedRun(recipe, output_dir, data, teacher, fine_tuned)
     findings = [finding for check in CHECKS for finding in check(planned)]
-    return planned, sorted(findings, key=lambda finding: finding.level)
+    return planned, sorted(findings, key=lambda finding: LEVELS.index(finding.level))

@@ -11,6 +11,7 @@ import numpy as np
 
 from understudy.augmentation.words import load_stop_words
 from understudy.data.sources import dev_splits
+from understudy.distillation.rows import weights_of_classes
 from understudy.errors import RecipeError
 from understudy.models.families import num_positions
 from understudy.models.pretrained import (
@@ -23,6 +24,7 @@ FEW_TRAINING_ROWS, FEW_DEV_ROWS = 500, 100
 _SAMPLE = 1_000  # rows sampled to measure lengths
 _CUT_SHARE, _LEAK_SHARE = 0.1, 0.01
 _FEW_OF_A_LABEL = 5
+_UNEQUAL = 5  # times as many rows of the largest class as of the smallest
 
 
 def check_truncation(planned: PlannedRun) -> Iterator[Finding]:
@@ -132,6 +134,45 @@ def check_unseen_labels(planned: PlannedRun) -> Iterator[Finding]:
             f"no training row has the label {', '.join(missing)}, and development rows do. Are the two files "
             "of one set, or was the file sorted before it was split?",
         )
+
+
+def check_class_weights(planned: PlannedRun) -> Iterator[Finding]:
+    """Check that every label with a weight exists."""
+    recipe = planned.recipe
+    settings = [recipe.class_weights, recipe.finetune.class_weights if recipe.finetune is not None else None]
+    for setting in settings:
+        try:
+            weights_of_classes(setting, planned.task, planned.data)
+        except RecipeError as error:
+            yield Finding("class_weights", "error", str(error))
+
+
+def check_balance(planned: PlannedRun) -> Iterator[Finding]:
+    """Say if some classes are far more frequent than others, and that they can be weighed."""
+    kind, labels, recipe = planned.task.kind, planned.data.labels, planned.recipe
+    if not (kind.has_named_labels and kind.has_plain_labels) or "train" not in planned.data.splits:
+        return
+    settings = recipe.finetune if recipe.finetune is not None else recipe
+    if recipe.class_weights is not None or settings.class_weights is not None:
+        return
+    counts = Counter(planned.data.splits["train"][kind.label_field][:]).most_common()
+    (most, many), (least, few) = counts[0], counts[-1]
+    if labels is None or many < _UNEQUAL * few:
+        return
+    if not planned.fine_tuned:
+        advice = "--set finetune.class_weights=balanced weighs them equally while the teacher is fine-tuned"
+    elif recipe.method == "tinybert":
+        advice = "class_weights: balanced weighs them equally when a teacher is fine-tuned"
+    else:
+        advice = "--set class_weights=balanced weighs them equally in the loss against labels"
+    total = sum(count for _, count in counts)
+    yield Finding(
+        "balance",
+        "note",
+        f"{many / total:.0%} of the training rows are {labels[most]!r}, and the smallest class "
+        f"{labels[least]!r} has {few:,} of {total:,} rows. {advice}; --set metric=f1_macro scores every "
+        "class alike.",
+    )
 
 
 def check_augment(planned: PlannedRun) -> Iterator[Finding]:

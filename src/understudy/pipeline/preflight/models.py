@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.data.labels import check_labels as compare_labels
 from understudy.data.labels import named_labels
@@ -62,24 +64,92 @@ def check_labels(planned: PlannedRun) -> Iterator[Finding]:
             yield Finding("labels", "error", str(error))
 
 
+def check_teacher_is_constant(planned: PlannedRun) -> Iterator[Finding]:
+    """Warn if the teacher predicts the same for every row: there is nothing to learn from it."""
+    if not _can_ask(planned):
+        return
+    rows = planned.dev.rows
+    said = _flat(planned.dev.judge(planned.teacher_logits["dev"]).values)
+    meant = _flat(map(planned.task.kind.gold, rows))
+    if not _is_constant(said, meant):
+        return
+    yield Finding(
+        "teacher_is_constant",
+        "warning",
+        f"the teacher {planned.teacher} predicts {_show(said, planned)} for all of {len(rows)} development "
+        "rows, which differ in their labels: a student can learn nothing else from it. Most likely it was "
+        "fine-tuned for too few steps, or with its labels in another order. See its scores with understudy "
+        f"evaluate {planned.teacher}, and fine-tune it longer: --set training.num_train_epochs=…",
+    )
+
+
+def _can_ask(planned: PlannedRun) -> bool:
+    """Return whether there is a fine-tuned teacher that can predict these rows."""
+    checks = (check_teacher_head, check_labels)
+    return planned.fine_tuned and not any(finding for check in checks for finding in check(planned))
+
+
+def _flat(values: Iterable[Any]) -> list[Any]:
+    """Return one value per row, or one per word where rows have lists."""
+    return [one for value in values for one in (value if isinstance(value, list) else [value])]
+
+
+def _is_constant(said: Sequence[Any], meant: Sequence[Any]) -> bool:
+    """Return whether predictions are all the same, or numbers within a hundredth of the labels' range."""
+    if meant and isinstance(meant[0], float):
+        return bool(np.ptp(said) < 0.01 * np.ptp(meant))
+    return len(set(said)) <= 1 < len(set(meant))
+
+
+def _show(said: Sequence[Any], planned: PlannedRun) -> str:
+    """Describe the one prediction of a teacher."""
+    value, kind, labels = next(iter(said), ""), planned.task.kind, planned.data.labels
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    if labels is not None and isinstance(value, int):
+        return repr(labels[value])
+    if value in ("", "O"):
+        return "no entity" if kind.has_entities else "nothing"
+    return repr(value)
+
+
 def check_teacher_knows(planned: PlannedRun) -> Iterator[Finding]:
     """Warn if the teacher is no better than the best constant answer: its head may be untrained."""
-    config, guess = planned.teacher_config, planned.task.kind.best_guess(planned.dev.rows)
-    if not planned.fine_tuned or not has_head_for(config, planned.task) or any(check_labels(planned)):
+    guess = planned.task.kind.best_guess(planned.dev.rows)
+    if guess is None or not _can_ask(planned) or any(check_teacher_is_constant(planned)):
         return
-    if guess is None:
+    said = np.array(planned.dev.judge(planned.teacher_logits["dev"]).values)
+    meant = np.array(planned.dev.rows["label"][:])
+    right = float(np.mean(said == meant))
+    if right > guess:
         return
-    said = planned.dev.judge(planned.teacher_logits["dev"]).values
-    meant = planned.dev.rows["label"][:]
-    right = float(np.mean(np.array(said) == np.array(meant)))
-    if right <= guess:
-        yield Finding(
-            "teacher_knows",
-            "warning",
-            f"the teacher {planned.teacher} is right on {right:.0%} of {len(meant)} development rows, and "
-            f"always giving one answer is right on {guess:.0%}. Is it fine-tuned on this task, with these "
-            f"labels? understudy evaluate {planned.teacher} says more.",
-        )
+    advice = (
+        f"Is it fine-tuned on this task, with these labels? understudy evaluate {planned.teacher} says more."
+    )
+    order = _better_order(said, meant, len(planned.data.labels or ()), guess)
+    if order is not None and planned.data.labels is not None:
+        names = json.dumps([planned.data.labels[place] for place in order], ensure_ascii=False)
+        advice = f"Its labels seem to be in another order, which may be this: --set 'data.labels={names}'"
+    yield Finding(
+        "teacher_knows",
+        "warning",
+        f"the teacher {planned.teacher} is right on {right:.0%} of {len(meant)} development rows, and "
+        f"always giving one answer is right on {guess:.0%}. {advice}",
+    )
+
+
+def _better_order(
+    said: NDArray[np.int64], meant: NDArray[np.int64], num_labels: int, guess: float
+) -> list[int] | None:
+    """Return what each predicted class mostly means, if that is another order with which it is right."""
+    table = np.zeros((num_labels, num_labels), np.int64)
+    if not num_labels:
+        return None
+    np.add.at(table, (said, meant), 1)
+    order = table.argmax(axis=1)
+    is_order = len(set(order.tolist())) == num_labels
+    is_right = table.max(axis=1).sum() / len(said) > (1 + guess) / 2  # halfway from the guess to all
+    return order.tolist() if is_order and is_right else None
 
 
 def check_metric(planned: PlannedRun) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ from understudy.models.student import base_config
 from understudy.recipe.distillation import LayerSettings
 from understudy.recipe.recipe import Recipe
 
+Level = Literal["error", "warning", "note"]
+LEVELS = get_args(Level)
 _ASKED = 128  # rows that the teacher predicts
 
 
@@ -33,12 +35,13 @@ class Finding:
 
     Attributes:
         check: its short, stable name.
-        level: an `error` stops the run, a `warning` does not.
+        level: an `error` stops the run; a `warning` does not, and neither does a `note`, which is good to
+            know.
         message: what was expected, what was found, and what to do.
     """
 
     check: str
-    level: Literal["error", "warning"]
+    level: Level
     message: str
 
 
