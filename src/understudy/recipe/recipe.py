@@ -366,7 +366,7 @@ def _check_predictions(recipe: Recipe) -> None:
     if not recipe.task_definition.rows.accepts_predictions:
         raise RecipeError(
             "soft_labels.predictions serves classes, choices and scores, not predictions of "
-            f"{recipe.task_definition.kind}. Give a teacher."
+            f"{recipe.task_definition.rows}. Give a teacher."
         )
 
 
