@@ -171,6 +171,8 @@ def against_large(
     by_shape = {
         f"{row['threads']} threads, {row['batch']} x {row['length']}": row["times_faster"] for row in small
     }
+    if any(row["busy"] for row in small):
+        raise SystemExit("the machine was busy: measure when nothing else runs.")
     # The least over lengths and threads: what may be said without naming them.
     return {
         "speedup_batch_1": min(row["times_faster"] for row in small if row["batch"] == 1),

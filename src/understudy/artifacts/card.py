@@ -217,6 +217,8 @@ def _speed(artifact: Artifact) -> str:
     ]
     machine = speed["machine"]
     where = f"One run on {machine['processor']}, one thread: the ratios carry over better than the times."
+    if any(row["busy"] for row in speed["rows"]):
+        where += " The machine was busy with other work too, so that these times are only a rough guide."
     return f"{_table(sizes)}\n\n{_table(lines)}\n\n{where}"
 
 

@@ -211,7 +211,8 @@ def print_findings(findings: Sequence[Finding]) -> None:
 
 def print_run(result: StageResult) -> None:
     """Print teacher against student, and where everything is."""
-    from understudy.report.page import headline
+    from understudy.report.figures import headline, speed_at
+    from understudy.timing.rounds import short_speed
 
     content, console = result.content, Console(stderr=True, highlight=False)
     table = Table(title=f"{content['task']}: {result.output_dir}", title_justify="left")
@@ -220,9 +221,7 @@ def print_run(result: StageResult) -> None:
         table.add_column(heading, justify="right" if heading else "left", overflow="fold")
     for place, one in enumerate(content["models"]):  # two lines each, for narrow terminals
         smaller = f"[dim]{one['times_smaller']:.1f}× smaller[/]" if place else ""
-        faster = {
-            b: f"[dim]{times:.1f}× faster[/]" if place else "" for b, times in one["times_faster"].items()
-        }
+        faster = {b: f"[dim]{short_speed(speed_at(one, b))}[/]" if place else "" for b in one["busy"]}
         scores = [one["scores"][name] for name in metrics]
         table.add_row(
             f"{one['model']}\n[dim]{one['parameters'] / 1e6:.1f}M parameters[/]",
@@ -280,6 +279,8 @@ def _short(path: Path | None) -> str:
 
 def print_bench(result: StageResult) -> None:
     """Print the size and memory of each model, then its times, and the machine."""
+    from understudy.timing.rounds import short_speed
+
     content, console = result.content, Console(stderr=True, highlight=False)
     models, rows = content["models"], content["rows"]
     table = Table(title="Size", title_justify="left")
@@ -293,16 +294,18 @@ def print_bench(result: StageResult) -> None:
         table.add_row(shown[name], one["form"], size, smaller, parameters, memory, scores)
     console.print(table)
     table = Table(title="Speed", title_justify="left")
-    for heading in ("threads", "texts", "tokens", "model", "median", "95 %", "texts/s", "faster", "MFLOP"):
+    headings = ("threads", "texts", "tokens", "model", "median (quartiles)", "95 %", "CPU time", "texts/s")
+    for heading in (*headings, "against the first", "MFLOP"):
         table.add_column(heading, justify="left" if heading == "model" else "right", overflow="fold")
     for row in rows:
         table.add_row(
             *(str(row[name]) for name in ("threads", "batch", "length")),
             shown[row["model"]],
-            f"{row['median_ms']:.2f} ms",
+            f"{row['median_ms']:.2f} ms ({'–'.join(f'{one:.2f}' for one in row['quartiles_ms'])})",
             f"{row['p95_ms']:.2f} ms",
+            f"{row['cpu_ms']:.2f} ms",
             f"{row['texts_per_second']:,.0f}",
-            f"{row['times_faster']:.1f}×",
+            short_speed(row) if row["model"] != next(iter(models)) else "",
             f"{row['flop'] / 1e6:,.0f}",
             end_section=row["model"] == list(models)[-1],
         )
@@ -313,10 +316,18 @@ def print_bench(result: StageResult) -> None:
         f"On {machine['processor']}, {machine['cores']} cores{can}. Ratios are to {next(iter(models))}, in "
         "this run alone."
     )
+    if any(row["busy"] for row in rows):
+        console.print(_BUSY, style="bold yellow")
     if result.output_dir is not None:
         console.print(f"Everything is in {result.output_dir}")
         if content.get("picture") is None:
             console.print("No picture of score against latency: fewer than two of them have a score.")
+
+
+_BUSY = (
+    "The machine was busy: some passes waited for a core, or times differ too much from round to round. "
+    "CPU times are less affected. For wall times, measure again when nothing else runs."
+)
 
 
 def _last_parts(names: Iterable[str]) -> dict[str, str]:

@@ -20,7 +20,8 @@ from understudy.models.settings import STUDENT
 from understudy.recipe.load import load_recipe
 from understudy.report.attention import attention_maps
 from understudy.report.charts import attention_grid, attention_pair, bars, loss_curves, scatter
-from understudy.report.verdict import shipped_form
+from understudy.report.figures import first_metric, headline, shipped_form, speed_at
+from understudy.timing.rounds import say_speed, short_speed
 from understudy.workspace.folders import AUGMENTED, DISTILLED, EVALUATION, RECIPE, RESULT
 from understudy.workspace.predictions import PREDICTIONS, read_predictions
 
@@ -50,25 +51,6 @@ def write_report(folder: Path, *, teacher: str, summary: Mapping[str, Any]) -> N
     write_atomically(folder / REPORT, _PAGE.format(title=html.escape(title), style=style, body=body))
 
 
-def headline(summary: Mapping[str, Any]) -> str:
-    """Summarise in one sentence what the student gains and loses."""
-    teacher, shipped = summary["models"][0], shipped_form(summary)
-    metric = first_metric(summary)
-    before, after = (one["scores"][metric]["value"] for one in (teacher, shipped))
-    kept = (
-        f"keeps {after / before:.1%} of its teacher's {metric}" if before > 0 else f"has {metric} {after:.3f}"
-    )
-    return (
-        f"A student {shipped['times_smaller']:.1f} times smaller and {shipped['times_faster']['1']:.1f} "
-        f"times faster {kept}: {after:.3f} against {before:.3f}."
-    )
-
-
-def first_metric(summary: Mapping[str, Any]) -> str:
-    """Return the metric that is reported first."""
-    return str(next(iter(summary["models"][0]["scores"])))
-
-
 def _headline(summary: Mapping[str, Any]) -> str:
     metric, shipped = first_metric(summary), shipped_form(summary)
     score, difference = shipped["scores"][metric], summary["difference"][summary["split"]][metric]
@@ -83,7 +65,7 @@ def _headline(summary: Mapping[str, Any]) -> str:
         (
             f"{shipped['milliseconds']['1']:.1f} ms",
             "one text",
-            f"{shipped['times_faster']['1']:.1f} times faster, {summary['length']} tokens, one thread",
+            f"{say_speed(speed_at(shipped, '1'))}, {summary['length']} tokens, one thread",
         ),
     ]
     shown = "".join(
@@ -115,8 +97,8 @@ def _models(summary: Mapping[str, Any]) -> str:
         cells += [f"{one['bytes'] / 1e6:.1f} MB", *times.values()]
         if place:  # the teacher is the reference
             cells[-3] += f"<small>{one['times_smaller']:.1f}× smaller</small>"
-            cells[-2] += f"<small>{one['times_faster']['1']:.1f}× faster</small>"
-            cells[-1] += f"<small>{one['times_faster']['32']:.1f}× faster</small>"
+            cells[-2] += f"<small>{short_speed(speed_at(one, '1'))}</small>"
+            cells[-1] += f"<small>{short_speed(speed_at(one, '32'))}</small>"
         lines.append(cells)
     names = [one["model"] for one in summary["models"]]
     pictures = [

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from understudy.report.figures import shipped_form
+
 Level = Literal["ready", "close", "not ready"]
 _FEW_ROWS = 2_000
 _FALLING = 0.02  # of the loss, between the last two fifths of the steps
@@ -31,12 +33,6 @@ class Verdict:
     sentence: str
     causes: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
-
-
-def shipped_form(summary: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the form of a student that is used by default: int8 if there is one."""
-    forms: dict[str, Mapping[str, Any]] = {one["model"]: one for one in summary["models"]}
-    return forms.get("student, int8") or summary["models"][-1]
 
 
 def judge_student(summary: Mapping[str, Any], folder: Path, tolerate: float) -> Verdict:

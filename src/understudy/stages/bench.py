@@ -13,6 +13,7 @@ from understudy.models.flop import forward_flop
 from understudy.timing.machine import describe_machine
 from understudy.timing.measure import Timing, measure
 from understudy.timing.picture import draw
+from understudy.timing.rounds import compare_rounds, describe_rounds
 from understudy.workspace.folders import RESULT
 from understudy.workspace.hashes import versions
 from understudy.workspace.result import write_result
@@ -30,7 +31,10 @@ def bench(
     threads: Sequence[int] = (1,),
     output_dir: str | Path | None = None,
 ) -> BenchResult:
-    """Benchmark models against each other: median, 95th percentile, throughput, memory, size, FLOP.
+    """Benchmark models against each other: time, CPU time, throughput, memory, size, FLOP.
+
+    Models take turns. Ratios are taken inside each round of turns, and left out if the machine was busy:
+    see `understudy.timing.rounds`.
 
     Args:
         models: folders of transformers models, which run in torch, and artifacts, of which all forms run;
@@ -103,12 +107,12 @@ def _row(
         "threads": timing.threads,
         "batch": timing.batch,
         "length": timing.length,
-        "median_ms": round(timing.median * 1e3, 4),
+        **describe_rounds(timing.wall, timing.cpu),
         "p95_ms": round(timing.p95 * 1e3, 4),
         "texts_per_second": round(timing.batch / timing.median, 1),
-        "times_faster": round(base.median / timing.median, 2),
+        **compare_rounds((base.wall, base.cpu), (timing.wall, timing.cpu)),
         "flop": forward_flop(config, timing.length) * timing.length * timing.batch,
-        "passes": len(timing.seconds),
+        "passes": timing.passes,
     }
 
 

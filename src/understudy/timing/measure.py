@@ -28,7 +28,8 @@ Opener = Callable[[int], Run]
 
 _ROUNDS = 10
 _SECONDS_A_TURN = 0.1
-_MOST_A_TURN = 20
+# Fast models stop earlier, but not before the clock of CPU time has advanced many times.
+_MOST_A_TURN, _LEAST_SECONDS_A_TURN = 20, 0.02
 # Threads of an engine spin for a while after a pass, and would occupy the next model's core.
 _PAUSE = 0.03
 
@@ -49,22 +50,49 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """A few passes of one model in a row.
+
+    Attributes:
+        seconds: the duration of each pass.
+        cpu: the CPU seconds of all passes together, over all threads.
+    """
+
+    seconds: Sequence[float]
+    cpu: float
+
+
+@dataclass(frozen=True)
 class Timing:
-    """The durations of single forward passes in seconds."""
+    """A model's forward passes of one shape: one turn for each round, in the order of the rounds."""
 
     name: str
     threads: int
     batch: int
     length: int
-    seconds: Sequence[float]
+    turns: Sequence[Turn]
+
+    @property
+    def wall(self) -> list[float]:
+        """Seconds of a pass in each round: the median of its turn."""
+        return [statistics.median(turn.seconds) for turn in self.turns]
+
+    @property
+    def cpu(self) -> list[float]:
+        """CPU seconds of a pass in each round: the mean of its turn."""
+        return [turn.cpu / len(turn.seconds) for turn in self.turns]
 
     @property
     def median(self) -> float:
-        return statistics.median(self.seconds)
+        return statistics.median(self.wall)
 
     @property
     def p95(self) -> float:
-        return float(np.quantile(self.seconds, 0.95))
+        return float(np.quantile([one for turn in self.turns for one in turn.seconds], 0.95))
+
+    @property
+    def passes(self) -> int:
+        return sum(len(turn.seconds) for turn in self.turns)
 
 
 def measure(
@@ -84,26 +112,25 @@ def measure(
         for count in threads:
             with _workers(candidates, count) as workers:
                 for batch, length in shapes:
-                    seconds: dict[str, list[float]] = {name: [] for name in workers}
-                    turns = {name: _turn(ask, batch, length) for name, ask in workers.items()}
+                    turns: dict[str, list[Turn]] = {name: [] for name in workers}
+                    counts = {name: _count_passes(ask, batch, length) for name, ask in workers.items()}
                     for _ in range(rounds):
                         for name, ask in workers.items():
-                            seconds[name] += ask((batch, length, turns[name]))
+                            turns[name].append(ask((batch, length, counts[name])))
                             bar.update()
                             time.sleep(_PAUSE)
-                    timings += [
-                        Timing(name, count, batch, length, values) for name, values in seconds.items()
-                    ]
+                    timings += [Timing(name, count, batch, length, made) for name, made in turns.items()]
                 for name, ask in workers.items():
                     memory[name] = max(memory.get(name, 0), ask("memory"))
     return timings, memory
 
 
-def _turn(ask: Callable[[Any], Any], batch: int, length: int) -> int:
+def _count_passes(ask: Callable[[Any], Any], batch: int, length: int) -> int:
     """Return how many passes a model makes per turn; the first passes warm it up."""
     ask((batch, length, 2))
-    once = ask((batch, length, 1))[0]
-    return max(1, min(_MOST_A_TURN, int(_SECONDS_A_TURN / once)))
+    once = ask((batch, length, 1)).seconds[0]
+    most = max(_MOST_A_TURN, int(_LEAST_SECONDS_A_TURN / once))
+    return max(1, min(most, int(_SECONDS_A_TURN / once)))
 
 
 @contextlib.contextmanager

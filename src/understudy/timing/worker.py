@@ -13,7 +13,7 @@ import numpy as np
 
 from understudy.errors import UnderstudyError
 from understudy.timing.machine import peak_memory
-from understudy.timing.measure import Candidate, Run
+from understudy.timing.measure import Candidate, Run, Turn
 
 
 def work() -> None:
@@ -36,17 +36,18 @@ def work() -> None:
     os._exit(0)  # whoever asked may be gone: nothing is left to be said, not even at the end
 
 
-def time_passes(run: Run, candidate: Candidate, batch: int, length: int, count: int) -> list[float]:
-    """Return the seconds of each of `count` passes."""
+def time_passes(run: Run, candidate: Candidate, batch: int, length: int, count: int) -> Turn:
+    """Return the seconds of each of `count` passes, and the CPU seconds of all of them."""
     arrays = {name: np.zeros((batch, length), np.int64) for name in candidate.inputs}
     arrays["input_ids"] = np.random.default_rng(0).integers(0, candidate.num_ids, (batch, length))
     arrays["attention_mask"] = np.ones((batch, length), np.int64)
     seconds = []
+    cpu = time.process_time()
     for _ in range(count):
         started = time.perf_counter()
         run(arrays)
         seconds.append(time.perf_counter() - started)
-    return seconds
+    return Turn(seconds, time.process_time() - cpu)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,7 +97,9 @@ class ModelFigures:
         name: `teacher`, `student`, or `student, int8`.
         form: the precision and engine, e.g. `fp32 (torch)`.
         milliseconds: median time of a batch, by batch size.
-        times_faster: speed-up over the teacher, by batch size.
+        cpu_milliseconds: median CPU time of a batch, by batch size.
+        times_faster: speed-up over the teacher, by batch size; None if the machine was busy.
+        cpu_times_faster: the same by CPU time; None if that was not steady either.
     """
 
     name: str
@@ -107,7 +109,9 @@ class ModelFigures:
     bytes: int
     times_smaller: float
     milliseconds: Mapping[int, float]
-    times_faster: Mapping[int, float]
+    cpu_milliseconds: Mapping[int, float]
+    times_faster: Mapping[int, float | None]
+    cpu_times_faster: Mapping[int, float | None]
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> ModelFigures:
@@ -119,9 +123,15 @@ class ModelFigures:
             parameters=row["parameters"],
             bytes=row["bytes"],
             times_smaller=row["times_smaller"],
-            milliseconds={int(batch): value for batch, value in row["milliseconds"].items()},
-            times_faster={int(batch): value for batch, value in row["times_faster"].items()},
+            milliseconds=_by_batch(row["milliseconds"]),
+            cpu_milliseconds=_by_batch(row["cpu_milliseconds"]),
+            times_faster=_by_batch(row["times_faster"]),
+            cpu_times_faster=_by_batch(row["cpu_times_faster"]),
         )
+
+
+def _by_batch(figures: Mapping[str, Any]) -> dict[int, Any]:
+    return {int(batch): value for batch, value in figures.items()}
 
 
 @dataclass(frozen=True)
@@ -151,16 +161,29 @@ class ExportResult(StageResult):
 
 @dataclass(frozen=True)
 class TimingRow:
-    """The speed of one model for a given number of threads, texts and tokens."""
+    """The speed of one model for a given number of threads, texts and tokens.
+
+    Attributes:
+        median_ms: the median over the rounds, with `quartiles_ms` as their spread.
+        cpu_ms: the same of CPU time, over all threads.
+        busy: whether other activity disturbed this model or the first one.
+        times_faster: speed-up over the first model; None if `busy`.
+        cpu_times_faster: the same by CPU time; None if that was not steady either.
+    """
 
     model: str
     threads: int
     batch: int
     length: int
     median_ms: float
+    quartiles_ms: Sequence[float]
     p95_ms: float
+    cpu_ms: float
+    cpu_quartiles_ms: Sequence[float]
     texts_per_second: float
-    times_faster: float
+    busy: bool
+    times_faster: float | None
+    cpu_times_faster: float | None
     flop: float
     passes: int
 

@@ -61,34 +61,6 @@ def test_every_kind_of_row_can_be_shown() -> None:
     assert "<td>2.25</td><td>1.00</td>" in shown
 
 
-def test_the_headline_says_what_is_kept() -> None:
-    models = [
-        {
-            "model": "teacher",
-            "scores": {"accuracy": {"value": 0.9}},
-            "times_smaller": 1.0,
-            "times_faster": {"1": 1.0},
-        },
-        {
-            "model": "student",
-            "scores": {"accuracy": {"value": 0.88}},
-            "times_smaller": 2.0,
-            "times_faster": {"1": 3.0},
-        },
-        {
-            "model": "student, int8",
-            "scores": {"accuracy": {"value": 0.855}},
-            "times_smaller": 9.2,
-            "times_faster": {"1": 20.0},
-        },
-    ]
-    said = page.headline({"task": "sst2", "models": models})
-    assert said == (
-        "A student 9.2 times smaller and 20.0 times faster keeps 95.0% of its teacher's accuracy: 0.855 "
-        "against 0.900."
-    )
-
-
 def test_tokens_are_no_formulas() -> None:
     matrix = np.eye(3)
     made = attention_pair(matrix, matrix, ["$$", "a_b$", "<c>"])

@@ -1,0 +1,41 @@
+"""The sentence at the top of a report: what is kept, and how much faster, if that can be told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from understudy.report.figures import headline
+
+
+def summary(times_faster: float | None, cpu_times_faster: float | None) -> dict[str, Any]:
+    def model(name: str, score: float, smaller: float, *faster: float | None) -> dict[str, Any]:
+        speed = {
+            key: {"1": one} for key, one in zip(("times_faster", "cpu_times_faster"), faster, strict=True)
+        }
+        return {"model": name, "scores": {"accuracy": {"value": score}}, "times_smaller": smaller, **speed}
+
+    return {
+        "models": [
+            model("teacher", 0.9, 1.0, 1.0, 1.0),
+            model("student", 0.88, 2.0, 3.0, 3.0),
+            model("student, int8", 0.855, 9.2, times_faster, cpu_times_faster),
+        ]
+    }
+
+
+def test_the_headline_says_what_is_kept() -> None:
+    assert headline(summary(20.0, 19.0)) == (
+        "A student 9.2 times smaller and 20 times faster keeps 95.0% of its teacher's accuracy: 0.855 "
+        "against 0.900."
+    )
+
+
+def test_a_busy_machine_is_named_instead_of_a_figure() -> None:
+    size = "A student 9.2 times smaller keeps 95.0% of its teacher's accuracy: 0.855 against 0.900. "
+    again = " To time it again, delete the folder bench and run the command again."
+    assert headline(summary(None, 19.0)) == (
+        f"{size}The machine was busy while it was timed: by CPU time it is 19 times faster.{again}"
+    )
+    assert headline(summary(None, None)) == (
+        f"{size}The machine was busy while it was timed: its speed cannot be told.{again}"
+    )
