@@ -54,7 +54,7 @@ OWNED: Mapping[str, str] = {
             "hub_always_push",
             "hub_revision",
         ),
-        "checkpoints stay here; upload the finished student with huggingface_hub",
+        "checkpoints stay here; upload the finished student with understudy push",
     ),
 }
 

@@ -26,7 +26,8 @@ DEFAULTS: Mapping[str, Any] = {
     "eval_strategy": "epoch",
     "save_strategy": "epoch",
     "save_total_limit": 2,
-    "logging_steps": 50,
+    # A share of the steps, with at most MOST_LOGGING_STEPS in between: see LogOften.
+    "logging_steps": 0.02,
     # The filter would show the last finite loss instead of NaN.
     "logging_nan_inf_filter": False,
     "report_to": ["tensorboard"],
@@ -35,6 +36,8 @@ DEFAULTS: Mapping[str, Any] = {
     "weight_decay": 0.01,
     "warmup_steps": 0.1,
 }
+
+MOST_LOGGING_STEPS = 50
 
 # Useless, and an error in torch, without worker processes.
 _NEED_WORKERS = (

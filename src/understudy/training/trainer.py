@@ -31,6 +31,7 @@ from understudy.models.projections import save_projections
 from understudy.models.teacher import freeze
 from understudy.objectives.compose import weight_of
 from understudy.progress import progress
+from understudy.training.arguments import DEFAULTS, MOST_LOGGING_STEPS
 from understudy.training.average import WeightAverage
 from understudy.training.checkpoint import seal_checkpoint
 from understudy.training.model import (
@@ -61,6 +62,7 @@ class OrderedTrainer(Trainer):
         super().__init__(*arguments, **options)
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
+        self.add_callback(LogOften())
         if not self.args.disable_tqdm:
             self.add_callback(ProgressBar() if sys.stderr.isatty() else ProgressLines())
 
@@ -89,6 +91,16 @@ class OrderedTrainer(Trainer):
             if isinstance(callback, WeightAverage):
                 callback.save(folder)
         seal_checkpoint(folder)
+
+
+class LogOften(TrainerCallback):
+    """A callback that logs long runs at least every 50 steps if nothing else was asked for."""
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if args.logging_steps == DEFAULTS["logging_steps"]:
+            state.logging_steps = min(state.logging_steps, MOST_LOGGING_STEPS)
 
 
 class LogTheEnd(TrainerCallback):

@@ -10,17 +10,17 @@ import pytest
 import torch
 from datasets import Dataset
 from torch import Tensor
-from transformers import BertConfig, BertForSequenceClassification, Trainer
+from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerControl, TrainerState
 
 from understudy.data.encode import encode
 from understudy.distillation.layers import match
 from understudy.errors import RecipeError, TrainingError
 from understudy.kinds import get_kind
 from understudy.recipe.distillation import IntermediateSettings
-from understudy.training.arguments import build_arguments
+from understudy.training.arguments import DEFAULTS, build_arguments
 from understudy.training.model import DistillationModel
 from understudy.training.objectives import TinyBertObjectives
-from understudy.training.trainer import DistillationTrainer
+from understudy.training.trainer import DistillationTrainer, LogOften
 
 
 def model(layers: int, size: int, heads: int, vocabulary: int) -> BertForSequenceClassification:
@@ -89,6 +89,34 @@ def test_every_term_falls_and_is_logged_by_name_and_layer(
     assert logs[0]["loss"] == pytest.approx(sum(logs[0][name] for name in names), rel=1e-4)
     assert not teacher.training
     assert all(torch.equal(value, before[name]) for name, value in teacher.state_dict().items())
+
+
+@pytest.mark.parametrize("steps", [20, 51])
+def test_a_curve_has_twenty_points_and_logging_changes_no_weight(
+    steps: int, rows: Dataset, tokenizer: Any, tmp_path: Path
+) -> None:
+    weights = []
+    for logging_steps in (DEFAULTS["logging_steps"], 10):
+        trainer, _ = build(
+            rows, tokenizer, tmp_path, IntermediateSettings(), max_steps=steps, logging_steps=logging_steps
+        )
+        trainer.train()
+        logged = [log["step"] for log in trainer.state.log_history if "loss" in log]
+        assert (len(logged) >= 20) == (logging_steps != 10)
+        assert logged[-1] == steps
+        weights.append(trainer.student.state_dict())
+    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, 50), (0.1, 1000), (200, 200)])
+def test_long_runs_log_every_fifty_steps_if_nothing_else_is_asked_for(
+    given: float | None, expected: int, tmp_path: Path
+) -> None:
+    block = {"report_to": "none"} | ({} if given is None else {"logging_steps": given})
+    arguments, state = build_arguments(block, tmp_path), TrainerState()
+    state.compute_steps(arguments, 10_000)
+    LogOften().on_train_begin(arguments, state, TrainerControl())
+    assert state.logging_steps == expected
 
 
 def test_projections_are_in_the_optimiser_and_in_the_checkpoint(
