@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -23,10 +25,20 @@ import understudy
 from understudy.cli.app import app
 from understudy.errors import OutputError, PreflightError
 from understudy.pipeline.summary import constant_answers
+from understudy.pipeline.teacher_int8 import export_teacher
 from understudy.predictor import Predictor
 from understudy.recipe.load import load_recipe
 
-STAGES = ["teacher", "augmented", "distilled", "evaluation", "artifact", "bench", "report.html"]
+STAGES = [
+    "teacher",
+    "augmented",
+    "distilled",
+    "evaluation",
+    "artifact",
+    "teacher-int8",
+    "bench",
+    "report.html",
+]
 FINISHED = [f"{name}/result.json" for name in STAGES if name not in ("artifact", "report.html")]
 FINISHED += ["artifact/artifact.json", "report.html"]
 TRAINING = {"per_device_train_batch_size": 8, "learning_rate": 5e-3, "report_to": "none", "logging_steps": 5}
@@ -67,7 +79,13 @@ def finished(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert list(content["seconds"]) == STAGES
     # Was it worth it: in the table at the end and in words.
     assert "report.html" in done.stderr
-    assert re.search(r"A student [\d.]+ times smaller and [\d.]+ times faster", done.stderr)
+    said = " ".join(done.stderr.split())
+    assert re.search(r"A student [\d.]+ times smaller( and (as fast|[\d.]+ times (faster|slower)))? ", said)
+    assert ("The machine was busy while the models were timed" in said) == content["models"][-1]["busy"]["1"]
+    # The alternative stands beside the verdict.
+    assert done.stderr.rstrip().endswith(content["verdict"]["alternative"])
+    assert all(f"│ {name}" in done.stderr for name in ("teacher ", "teacher, int8", "student, int8"))
+    assert "student, fp32" not in done.stderr
     return output
 
 
@@ -81,16 +99,29 @@ def changed(output: Path, before: dict[str, int]) -> set[str]:
 
 def test_the_summary_says_what_the_stages_measured(finished: Path) -> None:
     content = json.loads((finished / "result.json").read_text())
-    teacher, student, fp32, int8 = content["models"]
+    teacher, teacher_int8, student, fp32, int8 = content["models"]
     names = [one["model"] for one in content["models"]]
-    assert names == ["teacher", "student", "student, fp32", "student, int8"]
+    assert names == ["teacher", "teacher, int8", "student", "student, fp32", "student, int8"]
     scored = json.loads((finished / "teacher" / "result.json").read_text())["scores"]["dev"]
     assert teacher["scores"] == scored
     artifact = json.loads((finished / "artifact" / "artifact.json").read_text())
     assert int8["scores"] == artifact["models"]["int8"]["scores"]["dev"]
     assert int8["bytes"] == artifact["models"]["int8"]["bytes"] < fp32["bytes"] <= 1.5 * student["bytes"]
     assert student["parameters"] == fp32["parameters"] < teacher["parameters"]
-    assert teacher["times_faster"] == {"1": 1.0, "32": 1.0}
+    exported = json.loads((finished / "teacher-int8" / "artifact.json").read_text())
+    assert teacher_int8["scores"] == exported["models"]["int8"]["scores"]["dev"]
+    assert teacher_int8["bytes"] == exported["models"]["int8"]["bytes"] < teacher["bytes"]
+    assert teacher_int8["parameters"] == teacher["parameters"]
+    difference = content["teacher_int8"]["difference"]["dev"]["accuracy"]
+    lost = teacher_int8["scores"]["accuracy"]["value"] - teacher["scores"]["accuracy"]["value"]
+    assert difference["value"] == pytest.approx(lost)
+    assert difference["low"] <= difference["value"] <= difference["high"]
+    for one in content["models"]:
+        assert set(one["milliseconds"]) == set(one["cpu_milliseconds"]) == {"1", "32"}
+        assert all((one["times_faster"][batch] is None) == one["busy"][batch] for batch in ("1", "32"))
+    assert all(one in (1.0, None) for one in teacher["times_faster"].values())
+    card = (finished / "artifact" / "README.md").read_text()
+    assert "| teacher, int8 (onnxruntime) | 1 |" in card
 
 
 def test_predictions_of_every_row_are_written_down(finished: Path) -> None:
@@ -136,15 +167,18 @@ def test_the_report_is_one_whole_page(finished: Path) -> None:
     assert page.open == []
     assert page.headings == [
         "Student and teacher",
-        "What it learnt",
-        "What they look at",
         "Answers",
         *(["Where they disagree"] if "Where they disagree" in text else []),
+        "What it learnt",
+        "What they look at",
         "Augmented rows",
         "Do it again",
     ]
     assert "<script" not in text
-    assert text.count("<svg") >= 6
+    assert text.count("<svg") >= 7
+    assert 'aria-label="accuracy with 95 % intervals"' in text
+    verdict = json.loads((finished / "result.json").read_text())["verdict"]
+    assert html.escape(verdict["alternative"]) in text
     assert len(set(re.findall(r'id="([^"]+)"', text))) == len(re.findall(r'id="([^"]+)"', text))
 
 
@@ -156,25 +190,51 @@ def test_again_nothing_is_made(recipe: Path, finished: Path) -> None:
     assert json.loads((finished / "result.json").read_text())["seconds"] == seconds
 
 
+def test_a_teacher_that_int8_hurts_is_named_and_the_run_goes_on(recipe: Path, finished: Path) -> None:
+    """Its gate is asked for the impossible: to gain more than 100 points."""
+    run = understudy.run(recipe=recipe, output_dir=finished)
+    folder = finished / "teacher-int8"
+    shutil.rmtree(folder)
+    teacher, settings = str(finished / "teacher"), finished / "distilled" / "recipe.yaml"
+    export_teacher(teacher, finished, recipe=settings, tolerance=-101.0)
+    assert [path.name for path in folder.iterdir()] == ["result.json"]
+    failed = understudy.run(recipe=recipe, output_dir=finished)
+    names = [one.name for one in failed.models]
+    assert names == ["teacher", "student", "student, fp32", "student, int8"]
+    said = failed.content["verdict"]["alternative"]
+    assert said.startswith("The teacher in int8 is no alternative: int8 loses ")
+    assert html.escape(said) in (finished / "report.html").read_text("utf-8")
+    assert failed.verdict == run.verdict
+
+
+def test_the_teacher_in_int8_can_be_left_out(recipe: Path, finished: Path) -> None:
+    before = times(finished)
+    settings = {"export.teacher_int8": False}
+    run = understudy.run(recipe=recipe, output_dir=finished, settings=settings)
+    assert changed(finished, before) <= {"bench/result.json", "report.html"}
+    assert "teacher-int8" not in run.content["seconds"]
+    assert [one.name for one in run.models] == ["teacher", "student", "student, fp32", "student, int8"]
+    assert run.content["teacher_int8"] is run.content["verdict"]["alternative"] is None
+
+
 def test_what_a_setting_touches_is_made_again_and_nothing_else(
     recipe: Path, finished: Path, tmp_path: Path
 ) -> None:
     before = times(finished)
     understudy.run(recipe=recipe, output_dir=finished, settings={"export.tolerance": 99.0})
     assert (
-        {"artifact/artifact.json"}
+        {"artifact/artifact.json", "teacher-int8/result.json"}
         <= changed(finished, before)
-        <= {"artifact/artifact.json", "bench/result.json", "report.html"}
+        <= {"artifact/artifact.json", "teacher-int8/result.json", "bench/result.json", "report.html"}
     )
     before = times(finished)
     layers = finished / "distilled" / "intermediate" / "result.json"
     layers_before = layers.stat().st_mtime_ns
-    student = understudy.run(
-        recipe=recipe, output_dir=finished, settings={"prediction.training.max_steps": 11}
-    )
+    settings = {"export.tolerance": 99.0, "prediction.training.max_steps": 11}
+    student = understudy.run(recipe=recipe, output_dir=finished, settings=settings)
     made = changed(finished, before)
     assert made >= {"distilled/result.json", "evaluation/result.json", "artifact/artifact.json"}
-    assert not made & {"teacher/result.json", "augmented/result.json"}
+    assert not made & {"teacher/result.json", "augmented/result.json", "teacher-int8/result.json"}
     # Predictions were learnt anew, from the same layers.
     assert layers.stat().st_mtime_ns == layers_before
     assert json.loads((finished / "distilled" / "prediction" / "result.json").read_text())["steps"] == 11
@@ -205,7 +265,8 @@ def test_killed_at_every_stage_it_ends_in_the_same_student(recipe: Path, tmp_pat
 
     run_command(command(undisturbed), environment)
     points = ["teacher/training", "augmented/rows", "distilled/intermediate/result.json", "evaluation",
-              "artifact.writing", "artifact/artifact.json", "bench/result.json"]  # fmt: skip
+              "artifact.writing", "teacher-int8.writing", "teacher-int8/artifact.json",
+              "bench/result.json"]  # fmt: skip
     done: dict[str, int] = {}
     for point in points:
         Command(command(disturbed), environment).kill_when((disturbed / point).exists)

@@ -24,6 +24,7 @@ from understudy.data.load import TaskData
 from understudy.data.task import Task
 from understudy.errors import ModelError
 from understudy.evaluation.calibration import Calibration, calibrate
+from understudy.evaluation.compare import compare
 from understudy.evaluation.outcomes import Logits
 from understudy.evaluation.score import (
     EvaluationSplit,
@@ -199,7 +200,12 @@ class FormMaker:
         kept: Any = last["kept_in_fp32"]
         if kept:
             logger.warning("%s: left in fp32, since the score would have fallen: %s", name, ", ".join(kept))
-        self.gates[name] = {"tolerance": self.tolerance, "tried": tried}
+        self.gates[name] = {
+            "tolerance": self.tolerance,
+            "tried": tried,
+            # Against torch in fp32, row by row.
+            "difference": compare(self.subject.task, scores, self.torch_scores)["difference"],
+        }
         self._add(name, engine, files, scores, kept)
 
     def _add(

@@ -64,8 +64,9 @@ def run_command(
     `understudy run bert-base-uncased --recipe desk-sst2 --data nyu-mll/glue --output-dir runs/sst2`
 
     Checks everything first, fine-tunes the teacher if the model is still a plain encoder, then augments,
-    distils, evaluates, exports to int8, times, and writes `report.html`. After an interruption, or with other
-    settings, run the command again: stages that are finished and unchanged are skipped.
+    distils, evaluates, exports student and teacher to int8, times them, and writes `report.html`. After
+    an interruption, or with other settings, run the command again: stages that are finished and unchanged
+    are skipped.
 
     Your own file, a tenth of it held out to score on:
 

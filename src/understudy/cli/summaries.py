@@ -211,15 +211,16 @@ def print_findings(findings: Sequence[Finding]) -> None:
 
 def print_run(result: StageResult) -> None:
     """Print teacher against student, and where everything is."""
-    from understudy.report.figures import headline, speed_at
+    from understudy.report.figures import busy_note, headline, main_models, speed_at
     from understudy.timing.rounds import short_speed
 
     content, console = result.content, Console(stderr=True, highlight=False)
     table = Table(title=f"{content['task']}: {result.output_dir}", title_justify="left")
     metrics = list(content["models"][0]["scores"])
-    for heading in ("", *metrics, "file", "1 text", "32 texts"):
-        table.add_column(heading, justify="right" if heading else "left", overflow="fold")
-    for place, one in enumerate(content["models"]):  # two lines each, for narrow terminals
+    table.add_column("", no_wrap=True)
+    for heading in (*metrics, "file", "1 text", "32 texts"):
+        table.add_column(heading, justify="right", overflow="fold")
+    for place, one in enumerate(main_models(content)):  # two lines each, for narrow terminals
         smaller = f"[dim]{one['times_smaller']:.1f}× smaller[/]" if place else ""
         faster = {b: f"[dim]{short_speed(speed_at(one, b))}[/]" if place else "" for b in one["busy"]}
         scores = [one["scores"][name] for name in metrics]
@@ -236,6 +237,8 @@ def print_run(result: StageResult) -> None:
     for note in content["notes"]:
         console.print(note, style="bold yellow")
     console.print(headline(content))
+    if (busy := busy_note(content)) is not None:
+        console.print(busy, style="bold yellow")
     where = _short(result.output_dir)
     console.print(f"Report:    {where}/report.html", soft_wrap=True)
     console.print(f"Artifact:  {where}/artifact (int8 and fp32 ONNX, tokenizer, model card)", soft_wrap=True)
@@ -249,6 +252,9 @@ def print_run(result: StageResult) -> None:
         console.print(f"Next:      {command if first.startswith('--') else first}", soft_wrap=True)
     colour = {"ready": "green", "close": "yellow", "not ready": "red"}[verdict["level"]]
     console.print(verdict["sentence"], style=f"bold {colour}", soft_wrap=True)
+    if verdict["alternative"] is not None:
+        style = "bold" if verdict["prefers_teacher"] else None
+        console.print(verdict["alternative"], style=style, soft_wrap=True)
 
 
 def print_ablation(result: StageResult) -> None:

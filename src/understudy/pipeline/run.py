@@ -69,8 +69,8 @@ def run(
     """Turn a teacher and a dataset into a tested, quantised and documented student.
 
     Fine-tunes the teacher if the model is still a plain encoder, augments if the recipe asks for it, then
-    distils, evaluates, exports, times and writes the report. A stage whose data, models and settings have
-    not changed is skipped.
+    distils, evaluates, exports student and teacher, times them and writes the report. A stage whose
+    data, models and settings have not changed is skipped.
 
     Args:
         model: a fine-tuned teacher, or an encoder that becomes one: a folder, a hub name, or a model in

@@ -26,6 +26,7 @@ from understudy.pipeline.summary import (
     speed_line,
     summarize,
 )
+from understudy.pipeline.teacher_int8 import export_teacher, teacher_int8_line
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.whole_run import ExportSettings
 from understudy.report.page import REPORT, write_report
@@ -46,6 +47,7 @@ from understudy.workspace.folders import (
     RECIPE,
     RESULT,
     TEACHER,
+    TEACHER_INT8,
 )
 from understudy.workspace.hashes import hash_model, hash_start
 from understudy.workspace.result import write_result
@@ -163,7 +165,7 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
         "Exporting to ONNX and int8",
         lambda: {
             "student": hash_model(student),
-            "export": shipped.model_dump(),
+            "export": shipped.model_dump(exclude={"teacher_int8"}),
             "data": read_as,
             "metric": recipe.metric,
             **dev,
@@ -174,16 +176,38 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
             output_dir=folder / ARTIFACT_FOLDER,
             tolerance=shipped.tolerance,
             openvino=shipped.openvino,
-            speed=False,  # timed next to its teacher in the next stage
+            speed=False,  # timed next to its teacher in a later stage
         ),
         lambda: sizes_line(folder / ARTIFACT_FOLDER),
     )
+    if shipped.teacher_int8:
+        yield Stage(
+            TEACHER_INT8,
+            "Exporting the teacher to int8, for comparison",
+            lambda: {
+                "teacher": hash_model(teacher),
+                "tolerance": shipped.tolerance,
+                "data": read_as,
+                "metric": recipe.metric,
+                **dev,
+            },
+            f"{TEACHER_INT8}/{RESULT}",
+            lambda: export_teacher(
+                teacher, folder, recipe=folder / DISTILLED / RECIPE, tolerance=shipped.tolerance
+            ),
+            lambda: teacher_int8_line(read(folder / TEACHER_INT8)),
+        )
     length = usual_length(planned)
+
+    def teachers() -> list[str]:
+        exported = shipped.teacher_int8 and "failed" not in read(folder / TEACHER_INT8)
+        return [teacher, *([f"{folder / TEACHER_INT8}:int8"] if exported else [])]
 
     def measure() -> None:
         student_dir, artifact_dir = folder / DISTILLED, folder / ARTIFACT_FOLDER
-        timed = bench([teacher, student_dir, artifact_dir], batches=(1, 32), lengths=(length,)).content
-        add_speed_to_card(artifact_dir, student_dir, timed)
+        models = [*teachers(), str(student_dir), str(artifact_dir)]
+        timed = bench(models, batches=(1, 32), lengths=(length,)).content
+        add_speed_to_card(artifact_dir, student_dir, timed, teachers())
         (folder / BENCH).mkdir(exist_ok=True)
         write_result(folder / BENCH, timed)
 
@@ -193,6 +217,7 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
         lambda: {
             "teacher": hash_model(teacher),
             "artifact": hash_file(folder / ARTIFACT_FOLDER / ARTIFACT),
+            "teacher_int8": hash_file(folder / TEACHER_INT8 / ARTIFACT) if len(teachers()) > 1 else None,
             "length": length,
         },
         f"{BENCH}/{RESULT}",
@@ -210,6 +235,7 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
                     (DISTILLED, RESULT),
                     (EVALUATION, RESULT),
                     (ARTIFACT_FOLDER, ARTIFACT),
+                    *([(TEACHER_INT8, RESULT)] if shipped.teacher_int8 else []),
                     (BENCH, RESULT),
                 )
             },

@@ -10,8 +10,16 @@ from typing import Any
 
 from understudy.artifacts.artifact import ARTIFACT
 from understudy.recipe.recipe import Recipe
+from understudy.recipe.whole_run import ExportSettings
 from understudy.report.verdict import judge_student
-from understudy.workspace.folders import ARTIFACT_FOLDER, BENCH, DISTILLED, EVALUATION, RESULT
+from understudy.workspace.folders import (
+    ARTIFACT_FOLDER,
+    BENCH,
+    DISTILLED,
+    EVALUATION,
+    RESULT,
+    TEACHER_INT8,
+)
 from understudy.workspace.hashes import versions
 from understudy.workspace.predictions import PREDICTIONS, read_predictions
 
@@ -42,18 +50,20 @@ def summarize(recipe: Recipe, folder: Path) -> dict[str, Any]:
     artifact = json.loads((folder / ARTIFACT_FOLDER / ARTIFACT).read_text("utf-8"))
     split = next(iter(evaluation["scores"]))
     last_stage = list(distilled["stages"].values())[-1]
-    teacher, student, *forms = timed["models"]
-    scores = {teacher: evaluation["against"]["scores"], student: evaluation["scores"]}
-    scores |= {name: artifact["models"][name.rpartition(":")[2]]["scores"] for name in forms}
-    names = {teacher: "teacher", student: "student"}
-    rows = []
+    exported = (recipe.export or ExportSettings()).teacher_int8
+    teacher_int8 = read(folder / TEACHER_INT8) if exported else None
+    scores = {"teacher": evaluation["against"]["scores"], "student": evaluation["scores"]}
+    scores |= {f"student, {name}": model["scores"] for name, model in artifact["models"].items()}
+    scores |= {"teacher, int8": (teacher_int8 or {}).get("scores")}
+    rows: list[dict[str, Any]] = []
     for name, model in timed["models"].items():
         times = {row["batch"]: row for row in timed["rows"] if row["model"] == name}
+        who = _who(name) if rows else "teacher"
         rows.append(
             {
-                "model": names.get(name, f"student, {name.rpartition(':')[2]}"),
+                "model": who,
                 "form": model["form"],
-                "scores": scores[name][split],
+                "scores": scores[who][split],
                 "parameters": model["parameters"],
                 "bytes": model["bytes"],
                 "times_smaller": model["times_smaller"],
@@ -78,6 +88,7 @@ def summarize(recipe: Recipe, folder: Path) -> dict[str, Any]:
             *([_AGREEMENT] if distilled.get("labels_from") == "teacher" else []),
         ],
         "models": rows,
+        "teacher_int8": teacher_int8,
         "parameters": distilled["parameters"],
         "stages": distilled["stages"],
         "length": timed["rows"][0]["length"],
@@ -89,6 +100,17 @@ def summarize(recipe: Recipe, folder: Path) -> dict[str, Any]:
     }
     verdict = judge_student(content, folder / DISTILLED, recipe.tolerate)
     return content | {"verdict": asdict(verdict)}
+
+
+def _who(timed: str) -> str:
+    """Return the name of a timed model in a run's table. Only last parts count: a run may be moved.
+
+    >>> [_who(timed) for timed in ("a/distilled", "a/artifact:fp32", "a/teacher-int8:int8")]
+    ['student', 'student, fp32', 'teacher, int8']
+    """
+    last = Path(timed).name
+    folder, _, form = last.partition(":")
+    return "student" if last == DISTILLED else f"{'teacher' if folder == TEACHER_INT8 else 'student'}, {form}"
 
 
 def constant_answers(file: Path, split: str) -> list[str]:
@@ -128,7 +150,8 @@ def sizes_line(folder: Path) -> str:
 
 
 def speed_line(content: Mapping[str, Any]) -> str:
-    """Format the latency of the fastest form on one text, with the teacher's."""
-    one = [row for row in content["rows"] if row["batch"] == 1]
-    best = min(one[1:], key=lambda row: row["median_ms"])
-    return f"one text in {best['median_ms']:.1f} ms, the teacher in {one[0]['median_ms']:.1f} ms"
+    """Format the latency of the student's fastest form on one text, with the teacher's."""
+    teacher, *others = [row for row in content["rows"] if row["batch"] == 1]
+    students = [row for row in others if _who(row["model"]).startswith("student")]
+    best = min(students, key=lambda row: row["median_ms"])
+    return f"one text in {best['median_ms']:.1f} ms, the teacher in {teacher['median_ms']:.1f} ms"

@@ -91,7 +91,7 @@ class Recipe(BaseModel):
     finetune: FinetuneSettings | None = None
     """How `understudy run` fine-tunes the teacher if none is given."""
     export: ExportSettings | None = None
-    """How `understudy run` exports the student."""
+    """How `understudy run` exports the student, and its teacher."""
     tolerate: Annotated[float, Field(ge=0.0)] = 2.0
     """Points of the first metric that a student may lose to be called ready by `understudy run`."""
     corpus: CorpusSettings | None = None

@@ -30,7 +30,7 @@ class FinetuneSettings(BaseModel):
 
 
 class ExportSettings(BaseModel):
-    """Settings for exporting the student; see `understudy export`."""
+    """Settings for exporting student and teacher; see `understudy export`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -38,3 +38,5 @@ class ExportSettings(BaseModel):
     """How many points of the first metric int8 may lose."""
     openvino: bool = False
     """Also write int8 for OpenVINO; needs the extra `openvino`."""
+    teacher_int8: bool = True
+    """Also export, score and time the teacher in int8, the alternative to the student."""

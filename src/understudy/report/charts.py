@@ -130,9 +130,10 @@ def bars(names: Sequence[str], values: Sequence[float], *, unit: str, title: str
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(4.2, 0.6 + 0.42 * len(names)), layout="constrained")
         axes = figure.add_subplot()
-        colours = [TEACHER_COLOUR if name == "teacher" else STUDENT_COLOUR for name in names]
+        colours = [_colour(name) for name in names]
         drawn = axes.barh(range(len(names)), values, color=colours, height=0.6)
-        axes.bar_label(drawn, [f"{value:,.1f} {unit}" for value in values], padding=4, fontsize=9)
+        digits = 1 if max(values) >= 10 else 2
+        axes.bar_label(drawn, [f"{value:,.{digits}f} {unit}" for value in values], padding=4, fontsize=9)
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
         axes.set_xticks([])
@@ -140,6 +141,33 @@ def bars(names: Sequence[str], values: Sequence[float], *, unit: str, title: str
         axes.set_xlim(0, 1.3 * max(values))
         axes.set_title(title, loc="left")
         return _svg(figure, title)
+
+
+def scores(names: Sequence[str], figures: Sequence[Mapping[str, float]], *, metric: str) -> str:
+    """Plot a bar for each model's score with its 95 % interval, on an axis that starts at 0.
+
+    Args:
+        figures: `value`, `low` and `high` of each model.
+    """
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(4.2, 0.95 + 0.42 * len(names)), layout="constrained")
+        axes = figure.add_subplot()
+        for place, (name, one) in enumerate(zip(names, figures, strict=True)):
+            axes.barh(place, one["value"], color=_colour(name), height=0.6)
+            axes.plot([one["low"], one["high"]], [place, place], color="#1c1b22", linewidth=1.5)
+            right = max(0.0, one["value"], one["high"])
+            axes.text(right + 0.03, place, f"{one['value']:.3f}", va="center", fontsize=9)
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.set_xticks([0.0, 0.25, 0.5, 0.75, 1.0], ["0", "0.25", "0.5", "0.75", "1"], fontsize=8)
+        axes.set_xlim(min(0.0, *(one["low"] for one in figures)), 1.25)
+        axes.spines["bottom"].set_bounds(axes.get_xlim()[0], 1.0)
+        axes.set_title(metric, loc="left")
+        return _svg(figure, f"{metric} with 95 % intervals")
+
+
+def _colour(name: str) -> str:
+    return TEACHER_COLOUR if name.startswith("teacher") else STUDENT_COLOUR
 
 
 def intervals(

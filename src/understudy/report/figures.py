@@ -14,6 +14,37 @@ def shipped_form(summary: Mapping[str, Any]) -> Mapping[str, Any]:
     return forms.get("student, int8") or summary["models"][-1]
 
 
+def find_model(summary: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """Return a row of a run's table; None if it has no such model."""
+    return next((one for one in summary["models"] if one["model"] == name), None)
+
+
+def main_models(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the models to choose from: the teacher, the teacher in int8, and the student in int8."""
+    return [one for one in summary["models"] if one["model"] not in ("student", "student, fp32")]
+
+
+def shipped_difference(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Return the shipped form's first metric minus the teacher's, with its 95 % interval.
+
+    The interval is that of the torch student; exporting moves the score, not what the rows say about it.
+    """
+    metric, student = first_metric(summary), find_model(summary, "student")
+    assert student is not None
+    moved = shipped_form(summary)["scores"][metric]["value"] - student["scores"][metric]["value"]
+    difference = summary["difference"][summary["split"]][metric]
+    return {name: difference[name] + moved for name in ("value", "low", "high")}
+
+
+def points(difference: float) -> str:
+    """Format a difference of scores in hundredths.
+
+    >>> [points(one) for one in (-0.0523, 0.01, -0.0002)]
+    ['-5.2', '+1.0', '+0.0']
+    """
+    return f"{round(100 * difference, 1) + 0.0:+.1f}"
+
+
 def first_metric(summary: Mapping[str, Any]) -> str:
     """Return the metric that is reported first."""
     return str(next(iter(summary["models"][0]["scores"])))
@@ -25,26 +56,33 @@ def speed_at(model: Mapping[str, Any], batch: str) -> dict[str, float | None]:
 
 
 def headline(summary: Mapping[str, Any]) -> str:
-    """Summarise in one sentence what the student gains and loses; a second one if the machine was busy."""
+    """Summarise in one sentence what the student gains and loses; without its speed if that is unknown."""
     teacher, shipped = summary["models"][0], shipped_form(summary)
     metric = first_metric(summary)
     before, after = (one["scores"][metric]["value"] for one in (teacher, shipped))
     kept = (
         f"keeps {after / before:.1%} of its teacher's {metric}" if before > 0 else f"has {metric} {after:.3f}"
     )
-    speed = speed_at(shipped, "1")
-    faster = f" and {say_ratio(speed['times_faster'])}" if speed["times_faster"] is not None else ""
-    sentence = (
+    times = speed_at(shipped, "1")["times_faster"]
+    faster = f" and {say_ratio(times)}" if times is not None else ""
+    return (
         f"A student {shipped['times_smaller']:.1f} times smaller{faster} {kept}: {after:.3f} against "
         f"{before:.3f}."
     )
-    return sentence if speed["times_faster"] is not None else f"{sentence} {_busy(speed)}"
 
 
-def _busy(speed: Mapping[str, float | None]) -> str:
+def busy_note(summary: Mapping[str, Any]) -> str | None:
+    """Say that the machine was busy while the student was timed, and what is known; None if it was not."""
+    speed = speed_at(shipped_form(summary), "1")
+    if speed["times_faster"] is not None:
+        return None
     by_cpu = speed["cpu_times_faster"]
-    said = f"by CPU time it is {say_ratio(by_cpu)}" if by_cpu is not None else "its speed cannot be told"
+    said = (
+        f"by CPU time the student is {say_ratio(by_cpu)}"
+        if by_cpu is not None
+        else "the student's speed is unknown"
+    )
     return (
-        f"{BUSY.capitalize()} while it was timed: {said}. To time it again, delete the folder bench and run "
-        "the command again."
+        f"{BUSY.capitalize()} while the models were timed: {said}. To time them again, delete the folder "
+        "bench and run the command again."
     )

@@ -19,9 +19,18 @@ from understudy.models.pretrained import load_config
 from understudy.models.settings import STUDENT
 from understudy.recipe.load import load_recipe
 from understudy.report.attention import attention_maps
-from understudy.report.charts import attention_grid, attention_pair, bars, loss_curves, scatter
-from understudy.report.figures import first_metric, headline, shipped_form, speed_at
-from understudy.timing.rounds import say_speed, short_speed
+from understudy.report.charts import attention_grid, attention_pair, bars, loss_curves, scatter, scores
+from understudy.report.figures import (
+    busy_note,
+    first_metric,
+    headline,
+    main_models,
+    points,
+    shipped_difference,
+    shipped_form,
+    speed_at,
+)
+from understudy.timing.rounds import short_speed
 from understudy.workspace.folders import AUGMENTED, DISTILLED, EVALUATION, RECIPE, RESULT
 from understudy.workspace.predictions import PREDICTIONS, read_predictions
 
@@ -38,10 +47,10 @@ def write_report(folder: Path, *, teacher: str, summary: Mapping[str, Any]) -> N
     sections = [
         _headline(summary),
         _models(summary),
-        _learning(folder / DISTILLED, distilled),
-        _attention(folder, teacher, summary, distilled, rows),
         _answers(summary, distilled, rows),
         _disagreements(rows, get_task(summary["task"]).kind),
+        _learning(folder / DISTILLED, distilled),
+        _attention(folder, teacher, summary, distilled, rows),
         _augmentation(folder),
         _again(folder, summary, distilled),
     ]
@@ -52,35 +61,45 @@ def write_report(folder: Path, *, teacher: str, summary: Mapping[str, Any]) -> N
 
 
 def _headline(summary: Mapping[str, Any]) -> str:
-    metric, shipped = first_metric(summary), shipped_form(summary)
-    score, difference = shipped["scores"][metric], summary["difference"][summary["split"]][metric]
-    cards = [
-        (f"{score['value']:.3f}", metric, f"95 %: {score['low']:.3f} to {score['high']:.3f}"),
-        (
-            f"{100 * difference['value']:+.1f}",
-            "points against the teacher",
-            f"95 %: {100 * difference['low']:+.1f} to {100 * difference['high']:+.1f}, before int8",
-        ),
-        (f"{shipped['bytes'] / 1e6:.1f} MB", "file", f"{shipped['times_smaller']:.1f} times smaller"),
-        (
-            f"{shipped['milliseconds']['1']:.1f} ms",
-            "one text",
-            f"{say_speed(speed_at(shipped, '1'))}, {summary['length']} tokens, one thread",
-        ),
-    ]
-    shown = "".join(
-        f"<div class=card><b>{_safe(figure)}</b><span>{_safe(name)}</span><small>{_safe(note)}</small></div>"
-        for figure, name, note in cards
-    )
     verdict = summary["verdict"]
     said = " ".join((verdict["sentence"], *verdict["causes"]))
     level = verdict["level"].replace(" ", "-")
     title = f"<h1>{_safe(summary['task'])}</h1><p class='verdict {level}'>{_safe(said)}</p>"
+    if verdict["alternative"] is not None:
+        kind = "alternative better" if verdict["prefers_teacher"] else "alternative"
+        title += f"<p class='{kind}'>{_safe(verdict['alternative'])}</p>"
     if verdict["steps"]:
         title += f"<p>Try: <code>{_safe(verdict['steps'][0])}</code></p>"
     title += f"<p class=lead>{_safe(headline(summary))}</p>"
-    notes = "".join(f"<p class=note>{_safe(note)}</p>" for note in summary["notes"])
-    return f"{title}{notes}<div class=cards>{shown}</div>"
+    busy = busy_note(summary)
+    said_too = [*summary["notes"], *([busy] if busy is not None else [])]
+    notes = "".join(f"<p class=note>{_safe(note)}</p>" for note in said_too)
+    return f"{title}{notes}<div class='card figures'>{_choices(summary)}</div>"
+
+
+def _choices(summary: Mapping[str, Any]) -> str:
+    """Show the teacher, the teacher in int8 and the student in int8: score, size and time."""
+    metric, shipped = first_metric(summary), shipped_form(summary)
+    exported = summary["teacher_int8"] or {}
+    differences = {shipped["model"]: shipped_difference(summary)}
+    if "difference" in exported:
+        differences["teacher, int8"] = exported["difference"][summary["split"]][metric]
+    lines = []
+    for place, one in enumerate(main_models(summary)):
+        score, cells = one["scores"][metric], [_safe(one["model"])]
+        cells.append(_with_note(f"{score['value']:.3f}", f"{score['low']:.3f}–{score['high']:.3f}"))
+        difference = differences.get(one["model"])
+        if difference is not None:
+            value, low, high = (points(difference[name]) for name in ("value", "low", "high"))
+            cells.append(_with_note(value, f"{low} to {high}"))
+        else:
+            cells.append("")
+        smaller = f"{one['times_smaller']:.1f}× smaller" if place else ""
+        cells.append(_with_note(f"{one['bytes'] / 1e6:.1f} MB", smaller))
+        faster = short_speed(speed_at(one, "1")) if place else ""
+        cells.append(_with_note(f"{one['milliseconds']['1']:.1f} ms", faster))
+        lines.append(cells)
+    return _table(["", metric, "points", "file", "one text"], lines)
 
 
 def _models(summary: Mapping[str, Any]) -> str:
@@ -88,31 +107,44 @@ def _models(summary: Mapping[str, Any]) -> str:
     head = ["", *metrics, "parameters", "file", "1 text", "32 texts"]
     lines = []
     for place, one in enumerate(summary["models"]):
-        cells = [_safe(one["model"]) + f"<small>{_safe(one['form'])}</small>"]
+        cells = [_with_note(one["model"], one["form"])]
         for metric in metrics:
             figure = one["scores"][metric]
-            cells.append(f"{figure['value']:.3f}<small>{figure['low']:.3f}–{figure['high']:.3f}</small>")
+            cells.append(_with_note(f"{figure['value']:.3f}", f"{figure['low']:.3f}–{figure['high']:.3f}"))
         cells.append(f"{one['parameters'] / 1e6:.1f}M")
-        times = {batch: f"{one['milliseconds'][batch]:.1f} ms" for batch in ("1", "32")}
-        cells += [f"{one['bytes'] / 1e6:.1f} MB", *times.values()]
-        if place:  # the teacher is the reference
-            cells[-3] += f"<small>{one['times_smaller']:.1f}× smaller</small>"
-            cells[-2] += f"<small>{short_speed(speed_at(one, '1'))}</small>"
-            cells[-1] += f"<small>{short_speed(speed_at(one, '32'))}</small>"
+        # The teacher is the reference.
+        smaller = f"{one['times_smaller']:.1f}× smaller" if place else ""
+        cells.append(_with_note(f"{one['bytes'] / 1e6:.1f} MB", smaller))
+        for batch in ("1", "32"):
+            low, high = one["quartiles"][batch]
+            cpu = f"CPU {one['cpu_milliseconds'][batch]:.1f} ms"
+            faster = short_speed(speed_at(one, batch)) if place else ""
+            median = f"{one['milliseconds'][batch]:.1f} ms"
+            cells.append(_with_note(median, f"{low:.1f}–{high:.1f}", cpu, faster))
         lines.append(cells)
-    names = [one["model"] for one in summary["models"]]
-    pictures = [
-        bars(names, [one["milliseconds"]["1"] for one in summary["models"]], unit="ms", title="one text"),
-        bars(names, [one["bytes"] / 1e6 for one in summary["models"]], unit="MB", title="file"),
-    ]
     machine = summary["machine"]
     note = (
         f"Scores on {summary['counts'][summary['split']]['rows']:,} rows of {summary['split']} with "
-        f"bootstrap intervals; medians on texts of {summary['length']} tokens, one thread, "
-        f"{machine['processor']}, all in one run."
+        f"bootstrap intervals; medians and quartiles on texts of {summary['length']} tokens, one thread, "
+        f"{machine['processor']}, all in one measurement, in turns. Points are against the teacher, row by "
+        "row, with their 95 % interval."
     )
     table = f"<div class=figures>{_table(head, lines)}</div>"
-    return _section("Student and teacher", f"{_pictures(pictures)}{table}<p>{_safe(note)}</p>")
+    return _section("Student and teacher", f"{_pictures(_bars(summary))}{table}<p>{_safe(note)}</p>")
+
+
+def _bars(summary: Mapping[str, Any]) -> list[str]:
+    """Draw score, time and size of the models to choose from."""
+    models, metric = main_models(summary), first_metric(summary)
+    names = [one["model"] for one in models]
+    busy = any(one["busy"]["1"] for one in models)
+    times = [one["cpu_milliseconds" if busy else "milliseconds"]["1"] for one in models]
+    title = "one text, CPU time (busy)" if busy else "one text"
+    return [
+        scores(names, [one["scores"][metric] for one in models], metric=metric),
+        bars(names, times, unit="ms", title=title),
+        bars(names, [one["bytes"] / 1e6 for one in models], unit="MB", title="file"),
+    ]
 
 
 def _learning(folder: Path, distilled: Mapping[str, Any]) -> str:
@@ -121,7 +153,7 @@ def _learning(folder: Path, distilled: Mapping[str, Any]) -> str:
         file = folder / name / LOSSES
         curves = loss_curves(file) if file.is_file() else {}
         if curves:
-            parts.append(f"<h3>{_safe(name)}</h3>{_pictures(list(curves.values()))}")
+            parts.append(f"<h3>{_safe(name)}</h3>{_pictures(list(curves.values()), 'small')}")
     held_out = distilled["stages"].get("intermediate", {}).get("held_out", {})
     if held_out:
         lines = [
@@ -298,12 +330,17 @@ def _safe(text: object) -> str:
     return html.escape(str(text))
 
 
+def _with_note(text: str, *notes: str) -> str:
+    return _safe(text) + "".join(f"<small>{_safe(note)}</small>" for note in notes if note)
+
+
 def _section(title: str, content: str) -> str:
     return f"<section><h2>{_safe(title)}</h2>{content}</section>"
 
 
-def _pictures(pictures: Sequence[str]) -> str:
-    return "<div class=pictures>" + "".join(f"<figure>{one}</figure>" for one in pictures) + "</div>"
+def _pictures(pictures: Sequence[str], kind: str = "") -> str:
+    figures = "".join(f"<figure>{one}</figure>" for one in pictures)
+    return f"<div class='pictures {kind}'>{figures}</div>"
 
 
 def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

@@ -10,7 +10,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from understudy.report.figures import shipped_form
+from understudy.report.figures import (
+    find_model,
+    first_metric,
+    points,
+    shipped_difference,
+    shipped_form,
+    speed_at,
+)
+from understudy.timing.rounds import say_speed
 
 Level = Literal["ready", "close", "not ready"]
 _FEW_ROWS = 2_000
@@ -27,12 +35,16 @@ class Verdict:
         sentence: the level with its figures.
         causes: why a student that is not ready probably is not.
         steps: options of `understudy run` that are likely to help, most likely first.
+        alternative: the teacher in int8 with its figures; None if it was left out of the run.
+        prefers_teacher: whether the teacher in int8 is the better choice.
     """
 
     level: Level
     sentence: str
     causes: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
+    alternative: str | None = None
+    prefers_teacher: bool = False
 
 
 def judge_student(summary: Mapping[str, Any], folder: Path, tolerate: float) -> Verdict:
@@ -43,23 +55,53 @@ def judge_student(summary: Mapping[str, Any], folder: Path, tolerate: float) -> 
         folder: the folder of the distillation, with the losses of its stages.
         tolerate: points of the first metric that may be lost.
     """
-    teacher, student = summary["models"][:2]
-    shipped = shipped_form(summary)
-    metric = next(iter(teacher["scores"]))
-    # The interval is that of the torch student; exporting moves the score, not what the rows say about it.
+    student, shipped = find_model(summary, "student"), shipped_form(summary)
+    assert student is not None
+    metric = first_metric(summary)
     exported = 100 * (shipped["scores"][metric]["value"] - student["scores"][metric]["value"])
-    difference = summary["difference"][summary["split"]][metric]
-    low, value, high = (100 * difference[name] + exported for name in ("low", "value", "high"))
+    difference = shipped_difference(summary)
+    low, value, high = (100 * difference[name] for name in ("low", "value", "high"))
     level: Level = "ready" if low >= -tolerate else "not ready" if high < -tolerate else "close"
     lost = f"loses {-value:.1f} points" if value < 0 else f"gains {value:.1f} points"
     sentence = (
         f"{level.capitalize()}: it {lost} of {metric} against its teacher (95 %: {low:+.1f} to {high:+.1f}); "
         f"{tolerate:g} may be lost."
     )
-    if level == "ready":
-        return Verdict(level, sentence)
-    causes, steps = find_causes(summary, folder, value, exported)
-    return Verdict(level, sentence, tuple(causes), tuple(steps))
+    alternative, prefers_teacher = judge_teacher_int8(summary, level, tolerate)
+    causes, steps = find_causes(summary, folder, value, exported) if level != "ready" else ([], [])
+    return Verdict(level, sentence, tuple(causes), tuple(steps), alternative, prefers_teacher)
+
+
+def judge_teacher_int8(summary: Mapping[str, Any], level: Level, tolerate: float) -> tuple[str | None, bool]:
+    """Describe the teacher in int8, and say whether it is the better choice.
+
+    It is if it loses at most the tolerated points with 95 % confidence, and either the student is not ready,
+    or the student is neither smaller nor faster.
+    """
+    exported, model = summary["teacher_int8"], find_model(summary, "teacher, int8")
+    if exported is None:
+        return None, False
+    if model is None:
+        return f"The teacher in int8 is no alternative: {exported['failed']}", False
+    student, metric = shipped_form(summary), first_metric(summary)
+    difference = exported["difference"][summary["split"]][metric]
+    low, value, high = (points(difference[name]) for name in ("low", "value", "high"))
+    figures = (
+        f"{metric} {model['scores'][metric]['value']:.3f} ({value} points, 95 %: {low} to {high}), "
+        f"{model['bytes'] / 1e6:.1f} MB ({model['times_smaller']:.1f} times smaller than the teacher), "
+        f"{model['milliseconds']['1']:.1f} ms for one text ({say_speed(speed_at(model, '1'))})."
+    )
+    is_good = 100 * difference["low"] >= -tolerate
+    if is_good and level != "ready":
+        return f"For now the teacher in int8 is the better choice: {figures}", True
+    # CPU times are the ones that hold on a busy machine too.
+    is_smaller, is_faster = (
+        student["bytes"] < model["bytes"],
+        student["cpu_milliseconds"]["1"] < model["cpu_milliseconds"]["1"],
+    )
+    if is_good and not is_smaller and not is_faster:
+        return f"The teacher in int8 is smaller and faster than the student: {figures}", True
+    return f"For comparison, the teacher in int8: {figures}", False
 
 
 def find_causes(

@@ -139,10 +139,10 @@ def short_speed(figures: Mapping[str, Any]) -> str:
     >>> short_speed({"times_faster": 16.0, "cpu_times_faster": 17.0})
     '16× faster'
     >>> short_speed({"times_faster": None, "cpu_times_faster": 17.0})
-    'busy; CPU 17× faster'
+    'busy, CPU 17×'
     """
     if figures["times_faster"] is not None:
         return say_ratio(figures["times_faster"], "×")
     if figures["cpu_times_faster"] is not None:
-        return f"busy; CPU {say_ratio(figures['cpu_times_faster'], '×')}"
+        return f"busy, CPU {two_digits(figures['cpu_times_faster']):g}×"
     return "busy"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,10 +39,10 @@ def replace_artifact(folder: Path, made: Path) -> None:
             file.replace(target)
 
 
-def speed_content(timed: Mapping[str, Any], teacher: str | None = None) -> dict[str, Any]:
-    """Return a benchmark's content for the model card: times of each form, and of the teacher if timed."""
+def speed_content(timed: Mapping[str, Any], teachers: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a benchmark's content for the model card: times of each form, and of the teacher's if timed."""
     forms = {name: model["form"] for name, model in timed["models"].items()}
-    if teacher is not None:
+    for teacher in teachers:
         forms[teacher] = f"teacher, {forms[teacher]}"
     rows = [{**row, "form": forms[row["model"]]} for row in timed["rows"]]
     for row in rows:
@@ -50,16 +50,17 @@ def speed_content(timed: Mapping[str, Any], teacher: str | None = None) -> dict[
     return {"machine": timed["machine"], "rows": rows}
 
 
-def add_speed_to_card(folder: Path, student: str | Path, timed: Mapping[str, Any]) -> None:
+def add_speed_to_card(
+    folder: Path, student: str | Path, timed: Mapping[str, Any], teachers: Sequence[str]
+) -> None:
     """Rewrite an artifact's model card with times measured after the export, next to other models.
 
     Args:
         student: the exported model.
         timed: the content of a benchmark of the teacher, the student and the artifact.
+        teachers: the teacher's names in it.
     """
     artifact = read_artifact(folder)
-    artifact = replace(
-        artifact, details={**artifact.details, "speed": speed_content(timed, next(iter(timed["models"])))}
-    )
+    artifact = replace(artifact, details={**artifact.details, "speed": speed_content(timed, teachers)})
     origin = find_origin(str(student), str(student_inside(student)))
     write_atomically(folder / CARD, write_card(artifact, origin, get_rows(artifact.kind)))

@@ -50,7 +50,7 @@ INPUTS = "inputs.json"
 TEACHER, AUGMENTED, DISTILLED, EVALUATION = "teacher", "augmented", "distilled", "evaluation"
 
 
-ARTIFACT_FOLDER, BENCH = "artifact", "bench"
+ARTIFACT_FOLDER, TEACHER_INT8, BENCH = "artifact", "teacher-int8", "bench"
 
 
 def check_is_folder(output_dir: Path) -> None:

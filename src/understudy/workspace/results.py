@@ -94,7 +94,7 @@ class ModelFigures:
     """A model in the table of a whole run.
 
     Attributes:
-        name: `teacher`, `student`, or `student, int8`.
+        name: `teacher`, `teacher, int8`, `student`, or `student, int8`.
         form: the precision and engine, e.g. `fp32 (torch)`.
         milliseconds: median time of a batch, by batch size.
         cpu_milliseconds: median CPU time of a batch, by batch size.

@@ -9,7 +9,7 @@ import pytest
 
 from understudy.kinds import get_kind
 from understudy.report import page
-from understudy.report.charts import attention_pair, bars, intervals, loss_curves, scatter
+from understudy.report.charts import attention_pair, bars, intervals, loss_curves, scatter, scores
 
 TEXT = get_kind("classification")
 ROW = {"split": "dev", "row": 0, "text": 'a <b> & "c"', "label": "pos", "prediction": "neg", "against": "pos"}
@@ -77,6 +77,14 @@ def test_curves_of_every_layer(tmp_path: Path) -> None:
     assert "layer 2" in made["hidden"]
     file.write_text("step,epoch,loss,embeddings\n5,1,3,1\n")
     assert loss_curves(file) == {}  # a dot is no curve
+
+
+def test_scores_are_drawn_from_zero() -> None:
+    """An axis cut off at 0.8 would make two points look like a collapse."""
+    figures = [{"value": 0.9, "low": 0.85, "high": 0.95}, {"value": -0.1, "low": -0.2, "high": 0.0}]
+    made = scores(["teacher", "student, int8"], figures, metric="matthews")
+    assert 'aria-label="matthews with 95 % intervals"' in made
+    assert all(f">{text}<" in made for text in ("0", "0.25", "1", "0.900", "-0.100"))
 
 
 def test_pictures_have_labels_and_ids_of_their_own() -> None:

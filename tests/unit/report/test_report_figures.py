@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from understudy.report.figures import headline
+from understudy.report.figures import busy_note, headline
 
 
 def summary(times_faster: float | None, cpu_times_faster: float | None) -> dict[str, Any]:
@@ -31,11 +31,14 @@ def test_the_headline_says_what_is_kept() -> None:
 
 
 def test_a_busy_machine_is_named_instead_of_a_figure() -> None:
-    size = "A student 9.2 times smaller keeps 95.0% of its teacher's accuracy: 0.855 against 0.900. "
-    again = " To time it again, delete the folder bench and run the command again."
-    assert headline(summary(None, 19.0)) == (
-        f"{size}The machine was busy while it was timed: by CPU time it is 19 times faster.{again}"
+    assert busy_note(summary(20.0, 19.0)) is None
+    without = "A student 9.2 times smaller keeps 95.0% of its teacher's accuracy: 0.855 against 0.900."
+    assert headline(summary(None, 19.0)) == headline(summary(None, None)) == without
+    again = " To time them again, delete the folder bench and run the command again."
+    assert busy_note(summary(None, 19.0)) == (
+        "The machine was busy while the models were timed: by CPU time the student is 19 times faster."
+        + again
     )
-    assert headline(summary(None, None)) == (
-        f"{size}The machine was busy while it was timed: its speed cannot be told.{again}"
+    assert busy_note(summary(None, None)) == (
+        "The machine was busy while the models were timed: the student's speed is unknown." + again
     )

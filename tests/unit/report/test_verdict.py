@@ -10,13 +10,34 @@ import pytest
 from understudy.report.verdict import falling_share, judge_student
 
 
-def summary(low: float, value: float, high: float, *, int8: float = 0.0, rows: int = 5_000) -> dict[str, Any]:
-    def model(name: str, score: float) -> dict[str, Any]:
-        return {"model": name, "scores": {"accuracy": {"value": score}}}
+def summary(
+    low: float,
+    value: float,
+    high: float,
+    *,
+    int8: float = 0.0,
+    rows: int = 5_000,
+    teacher_int8: dict[str, Any] | None = None,
+    megabytes: int = 15,
+) -> dict[str, Any]:
+    def model(name: str, score: float, size: int = megabytes, ms: float = 3.0) -> dict[str, Any]:
+        return {
+            "model": name,
+            "scores": {"accuracy": {"value": score}},
+            "bytes": 1_000_000 * size,
+            "times_smaller": 134 / size,
+            "milliseconds": {"1": ms},
+            "cpu_milliseconds": {"1": ms},
+            "times_faster": {"1": 46 / ms},
+            "cpu_times_faster": {"1": 46 / ms},
+        }
 
+    has_int8 = teacher_int8 is not None and "difference" in teacher_int8
     return {
+        "teacher_int8": teacher_int8,
         "models": [
-            model("teacher", 0.9),
+            model("teacher", 0.9, 134, 46.0),
+            *([model("teacher, int8", 0.899, 34, 20.0)] if has_int8 else []),
             model("student", 0.9 + value),
             model("student, fp32", 0.9 + value),
             model("student, int8", 0.9 + value + int8),
@@ -80,6 +101,68 @@ def test_few_rows_ask_for_more(tmp_path: Path) -> None:
 def test_otherwise_it_says_that_nothing_is_obvious(tmp_path: Path) -> None:
     verdict = judge_student(summary(-0.1, -0.08, -0.06), tmp_path, 2.0)
     assert verdict.causes[0].startswith("Nothing obvious")
+
+
+def int8(low: float, value: float, high: float) -> dict[str, Any]:
+    return {"difference": {"dev": {"accuracy": {"low": low, "value": value, "high": high}}}}
+
+
+FIGURES = (
+    "accuracy 0.899 (-0.1 points, 95 %: -0.5 to +0.3), 34.0 MB (3.9 times smaller than the teacher), "
+    "20.0 ms for one text (2.3 times faster)."
+)
+
+
+@pytest.mark.parametrize("interval", [(-0.1, -0.08, -0.06), (-0.03, -0.01, 0.01)])
+def test_the_teacher_in_int8_is_better_than_a_student_that_is_not_ready(
+    interval: tuple[float, float, float], tmp_path: Path
+) -> None:
+    verdict = judge_student(summary(*interval, teacher_int8=int8(-0.005, -0.001, 0.003)), tmp_path, 2.0)
+    assert verdict.alternative == f"For now the teacher in int8 is the better choice: {FIGURES}"
+    assert verdict.prefers_teacher
+
+
+def test_a_ready_student_that_is_smaller_or_faster_is_preferred(tmp_path: Path) -> None:
+    exported = int8(-0.005, -0.001, 0.003)
+    ready = (-0.015, -0.005, 0.005)
+    verdict = judge_student(summary(*ready, teacher_int8=exported), tmp_path, 2.0)
+    assert verdict.alternative == f"For comparison, the teacher in int8: {FIGURES}"
+    assert not verdict.prefers_teacher
+    # Larger, but still faster.
+    assert not judge_student(
+        summary(*ready, teacher_int8=exported, megabytes=60), tmp_path, 2.0
+    ).prefers_teacher
+    slow = summary(*ready, teacher_int8=exported, megabytes=60)
+    slow["models"][-1]["cpu_milliseconds"]["1"] = 25.0
+    verdict = judge_student(slow, tmp_path, 2.0)
+    assert verdict.alternative == f"The teacher in int8 is smaller and faster than the student: {FIGURES}"
+    assert verdict.prefers_teacher
+
+
+def test_a_teacher_that_loses_in_int8_is_not_recommended(tmp_path: Path) -> None:
+    not_ready = summary(-0.1, -0.08, -0.06, teacher_int8=int8(-0.021, -0.01, 0.0))
+    verdict = judge_student(not_ready, tmp_path, 2.0)
+    assert verdict.alternative is not None
+    assert verdict.alternative.startswith("For comparison, the teacher in int8: accuracy 0.899 (-1.0 points")
+    assert not verdict.prefers_teacher
+
+
+def test_a_busy_machine_is_named_beside_the_verdict(tmp_path: Path) -> None:
+    busy = summary(-0.1, -0.08, -0.06, teacher_int8=int8(-0.005, -0.001, 0.003))
+    busy["models"][1]["times_faster"]["1"] = None
+    verdict = judge_student(busy, tmp_path, 2.0)
+    assert verdict.alternative is not None
+    assert verdict.alternative.endswith(
+        "20.0 ms for one text (the machine was busy; 2.3 times faster by CPU time)."
+    )
+
+
+def test_no_alternative_is_said_or_left_out(tmp_path: Path) -> None:
+    failed = summary(-0.1, -0.08, -0.06, teacher_int8={"failed": "int8 loses 3 points."})
+    verdict = judge_student(failed, tmp_path, 2.0)
+    assert verdict.alternative == "The teacher in int8 is no alternative: int8 loses 3 points."
+    assert not verdict.prefers_teacher
+    assert judge_student(summary(-0.1, -0.08, -0.06), tmp_path, 2.0).alternative is None
 
 
 def test_a_short_log_says_nothing() -> None:

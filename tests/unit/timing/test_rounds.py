@@ -99,7 +99,7 @@ def test_ratios_have_two_digits_and_are_put_into_words() -> None:
     assert (say_speed(both), short_speed(both)) == ("16 times faster", "16× faster")
     by_cpu = both | {"times_faster": None}
     assert say_speed(by_cpu) == "the machine was busy; 17 times faster by CPU time"
-    assert short_speed(by_cpu) == "busy; CPU 17× faster"
+    assert short_speed(by_cpu) == "busy, CPU 17×"
     neither = {"times_faster": None, "cpu_times_faster": None}
     assert (say_speed(neither), short_speed(neither)) == ("the machine was busy", "busy")
 

@@ -119,6 +119,8 @@ def disk_needed(planned: PlannedRun) -> int:
     weights = 4 * (2 * 3 * student + 3 * student)
     if not planned.fine_tuned:
         weights += 4 * (2 * 3 * teacher + teacher)
+    if planned.recipe.export is None or planned.recipe.export.teacher_int8:
+        weights += 5 * teacher  # ONNX files in fp32 and int8
     rows = planned.train_rows
     variants = planned.recipe.augment.variants if planned.recipe.augment is not None else 0
     # Text, tokens of eight bytes etc.: about four times the size of the checked rows.
