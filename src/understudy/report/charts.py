@@ -125,6 +125,25 @@ def scatter(labels: Sequence[float], student: Sequence[float], teacher: Sequence
         return _svg(figure, "predicted numbers against labels")
 
 
+def reliability(
+    before: Sequence[Mapping[str, float]], after: Sequence[Mapping[str, float]], *, title: str
+) -> str:
+    """Plot accuracy against confidence, before and after calibration. Larger dots are of more rows."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(3.6, 3.4), layout="constrained")
+        axes = figure.add_subplot()
+        axes.plot([0, 1], [0, 1], color="#bbb", linewidth=1, linestyle="--")
+        for name, bins, colour in (("before", before, "#999"), ("after", after, _colour(title))):
+            total = sum(one["count"] for one in bins)
+            sizes = [10 + 300 * one["count"] / total for one in bins]
+            confidence, accuracy = ([one[side] for one in bins] for side in ("confidence", "accuracy"))
+            axes.scatter(confidence, accuracy, s=sizes, color=colour, alpha=0.6, label=name)
+        axes.set(xlim=(0, 1.05), ylim=(0, 1.05), xlabel="probability", ylabel="share that is right")
+        axes.set_title(title, loc="left")
+        axes.legend(frameon=False, loc="upper left", markerscale=0.5)
+        return _svg(figure, f"reliability of the {title}, before and after calibration")
+
+
 def bars(names: Sequence[str], values: Sequence[float], *, unit: str, title: str) -> str:
     """Plot one bar per model, with its value next to it."""
     with mpl.rc_context(_STYLE):

@@ -20,6 +20,7 @@ from understudy.models.settings import STUDENT
 from understudy.recipe.load import load_recipe
 from understudy.report.attention import attention_maps
 from understudy.report.charts import attention_grid, attention_pair, bars, loss_curves, scatter, scores
+from understudy.report.confidence import confidence_section
 from understudy.report.figures import (
     busy_note,
     first_metric,
@@ -30,6 +31,7 @@ from understudy.report.figures import (
     shipped_form,
     speed_at,
 )
+from understudy.report.markup import safe, section, side_by_side, table, with_note
 from understudy.timing.rounds import short_speed
 from understudy.workspace.folders import AUGMENTED, DISTILLED, EVALUATION, RECIPE, RESULT
 from understudy.workspace.predictions import PREDICTIONS, read_predictions
@@ -49,13 +51,14 @@ def write_report(folder: Path, *, teacher: str, summary: Mapping[str, Any]) -> N
         _models(summary),
         _answers(summary, distilled, rows),
         _disagreements(rows, get_task(summary["task"]).kind),
+        confidence_section(folder),
         _learning(folder / DISTILLED, distilled),
         _attention(folder, teacher, summary, distilled, rows),
         _augmentation(folder),
         _again(folder, summary, distilled),
     ]
     title = f"{summary['task']}: student and teacher"
-    body = "\n".join(section for section in sections if section)
+    body = "\n".join(one for one in sections if one)
     style = (resources.files("understudy") / "report" / "style.css").read_text("utf-8")
     write_atomically(folder / REPORT, _PAGE.format(title=html.escape(title), style=style, body=body))
 
@@ -64,16 +67,16 @@ def _headline(summary: Mapping[str, Any]) -> str:
     verdict = summary["verdict"]
     said = " ".join((verdict["sentence"], *verdict["causes"]))
     level = verdict["level"].replace(" ", "-")
-    title = f"<h1>{_safe(summary['task'])}</h1><p class='verdict {level}'>{_safe(said)}</p>"
+    title = f"<h1>{safe(summary['task'])}</h1><p class='verdict {level}'>{safe(said)}</p>"
     if verdict["alternative"] is not None:
         kind = "alternative better" if verdict["prefers_teacher"] else "alternative"
-        title += f"<p class='{kind}'>{_safe(verdict['alternative'])}</p>"
+        title += f"<p class='{kind}'>{safe(verdict['alternative'])}</p>"
     if verdict["steps"]:
-        title += f"<p>Try: <code>{_safe(verdict['steps'][0])}</code></p>"
-    title += f"<p class=lead>{_safe(headline(summary))}</p>"
+        title += f"<p>Try: <code>{safe(verdict['steps'][0])}</code></p>"
+    title += f"<p class=lead>{safe(headline(summary))}</p>"
     busy = busy_note(summary)
     said_too = [*summary["notes"], *([busy] if busy is not None else [])]
-    notes = "".join(f"<p class=note>{_safe(note)}</p>" for note in said_too)
+    notes = "".join(f"<p class=note>{safe(note)}</p>" for note in said_too)
     return f"{title}{notes}<div class='card figures'>{_choices(summary)}</div>"
 
 
@@ -86,20 +89,20 @@ def _choices(summary: Mapping[str, Any]) -> str:
         differences["teacher, int8"] = exported["difference"][summary["split"]][metric]
     lines = []
     for place, one in enumerate(main_models(summary)):
-        score, cells = one["scores"][metric], [_safe(one["model"])]
-        cells.append(_with_note(f"{score['value']:.3f}", f"{score['low']:.3f}–{score['high']:.3f}"))
+        score, cells = one["scores"][metric], [safe(one["model"])]
+        cells.append(with_note(f"{score['value']:.3f}", f"{score['low']:.3f}–{score['high']:.3f}"))
         difference = differences.get(one["model"])
         if difference is not None:
             value, low, high = (points(difference[name]) for name in ("value", "low", "high"))
-            cells.append(_with_note(value, f"{low} to {high}"))
+            cells.append(with_note(value, f"{low} to {high}"))
         else:
             cells.append("")
         smaller = f"{one['times_smaller']:.1f}× smaller" if place else ""
-        cells.append(_with_note(f"{one['bytes'] / 1e6:.1f} MB", smaller))
+        cells.append(with_note(f"{one['bytes'] / 1e6:.1f} MB", smaller))
         faster = short_speed(speed_at(one, "1")) if place else ""
-        cells.append(_with_note(f"{one['milliseconds']['1']:.1f} ms", faster))
+        cells.append(with_note(f"{one['milliseconds']['1']:.1f} ms", faster))
         lines.append(cells)
-    return _table(["", metric, "points", "file", "one text"], lines)
+    return table(["", metric, "points", "file", "one text"], lines)
 
 
 def _models(summary: Mapping[str, Any]) -> str:
@@ -107,20 +110,20 @@ def _models(summary: Mapping[str, Any]) -> str:
     head = ["", *metrics, "parameters", "file", "1 text", "32 texts"]
     lines = []
     for place, one in enumerate(summary["models"]):
-        cells = [_with_note(one["model"], one["form"])]
+        cells = [with_note(one["model"], one["form"])]
         for metric in metrics:
             figure = one["scores"][metric]
-            cells.append(_with_note(f"{figure['value']:.3f}", f"{figure['low']:.3f}–{figure['high']:.3f}"))
+            cells.append(with_note(f"{figure['value']:.3f}", f"{figure['low']:.3f}–{figure['high']:.3f}"))
         cells.append(f"{one['parameters'] / 1e6:.1f}M")
         # The teacher is the reference.
         smaller = f"{one['times_smaller']:.1f}× smaller" if place else ""
-        cells.append(_with_note(f"{one['bytes'] / 1e6:.1f} MB", smaller))
+        cells.append(with_note(f"{one['bytes'] / 1e6:.1f} MB", smaller))
         for batch in ("1", "32"):
             low, high = one["quartiles"][batch]
             cpu = f"CPU {one['cpu_milliseconds'][batch]:.1f} ms"
             faster = short_speed(speed_at(one, batch)) if place else ""
             median = f"{one['milliseconds'][batch]:.1f} ms"
-            cells.append(_with_note(median, f"{low:.1f}–{high:.1f}", cpu, faster))
+            cells.append(with_note(median, f"{low:.1f}–{high:.1f}", cpu, faster))
         lines.append(cells)
     machine = summary["machine"]
     note = (
@@ -129,8 +132,8 @@ def _models(summary: Mapping[str, Any]) -> str:
         f"{machine['processor']}, all in one measurement, in turns. Points are against the teacher, row by "
         "row, with their 95 % interval."
     )
-    table = f"<div class=figures>{_table(head, lines)}</div>"
-    return _section("Student and teacher", f"{_pictures(_bars(summary))}{table}<p>{_safe(note)}</p>")
+    figures = f"<div class=figures>{table(head, lines)}</div>"
+    return section("Student and teacher", f"{side_by_side(_bars(summary))}{figures}<p>{safe(note)}</p>")
 
 
 def _bars(summary: Mapping[str, Any]) -> list[str]:
@@ -148,17 +151,17 @@ def _bars(summary: Mapping[str, Any]) -> list[str]:
 
 
 def _learning(folder: Path, distilled: Mapping[str, Any]) -> str:
-    parts = [f"<p>{_safe(_rows_learnt_from(distilled['counts']))}</p>"]
+    parts = [f"<p>{safe(_rows_learnt_from(distilled['counts']))}</p>"]
     for name in distilled["stages"]:
         file = folder / name / LOSSES
         curves = loss_curves(file) if file.is_file() else {}
         if curves:
-            parts.append(f"<h3>{_safe(name)}</h3>{_pictures(list(curves.values()), 'small')}")
+            parts.append(f"<h3>{safe(name)}</h3>{side_by_side(list(curves.values()), 'small')}")
     held_out = distilled["stages"].get("intermediate", {}).get("held_out", {})
     if held_out:
         lines = [
             [
-                _safe(name),
+                safe(name),
                 f"{one['first']:.4g}",
                 f"{one['last']:.4g}",
                 f"{one['first'] / max(1e-12, one['last']):.1f}×",
@@ -170,8 +173,8 @@ def _learning(folder: Path, distilled: Mapping[str, Any]) -> str:
             "<p>How far the student is from its teacher, before and after: its embeddings (Eq. 9), and at "
             "each of its layers the attention scores (Eq. 7) and hidden states (Eq. 8).</p>"
         )
-        parts.append(_table(["loss", "before", "after", "nearer"], lines))
-    return _section("What it learnt", "".join(parts))
+        parts.append(table(["loss", "before", "after", "nearer"], lines))
+    return section("What it learnt", "".join(parts))
 
 
 def _rows_learnt_from(counts: Mapping[str, Any]) -> str:
@@ -205,15 +208,15 @@ def _attention(
         names = [f"{student} ← {other}" for student, other in one.pairs]
         pair = attention_pair(one.student[-1], one.teacher[-1], one.tokens)
         parts.append(
-            f"<h3>{_safe(' ⁄ '.join(text))}</h3>"
+            f"<h3>{safe(' ⁄ '.join(text))}</h3>"
             f"<div class=wide>{attention_grid(one.student, one.teacher, names)}</div>"
-            f"{_pictures([pair['teacher'], pair['student']])}"
+            f"{side_by_side([pair['teacher'], pair['student']])}"
         )
     note = (
         "<p>Attention probabilities, averaged over heads, teacher above and student below; a row looks at "
         "its columns. Titles are student layer ← teacher layer; the large ones are the last pair.</p>"
     )
-    return _section("What they look at", note + "".join(parts)) if parts else ""
+    return section("What they look at", note + "".join(parts)) if parts else ""
 
 
 def _paired(student: str, teacher: str, distilled: Mapping[str, Any]) -> Sequence[int]:
@@ -234,7 +237,7 @@ def _answers(
         picture = scatter(
             *([float(row[name]) for row in rows] for name in ("label", "prediction", "against"))
         )
-        return _section("Answers", _pictures([picture]))
+        return section("Answers", side_by_side([picture]))
     if task.kind.picture != "confusion" or not labels or len(labels) > _MOST_LABELS:
         return ""
     tables = []
@@ -249,13 +252,13 @@ def _answers(
                 f"{counts[meant, said]:,}</td>"
                 for said in labels
             ]
-            lines.append(f"<tr><th>{_safe(meant)}</th>{''.join(cells)}</tr>")
-        head = "".join(f"<th>{_safe(said)}</th>" for said in labels)
+            lines.append(f"<tr><th>{safe(meant)}</th>{''.join(cells)}</tr>")
+        head = "".join(f"<th>{safe(said)}</th>" for said in labels)
         tables.append(
             f"<div class=scroll><table class=confusion><caption>{who}: label ↓, answer →</caption>"
             f"<tr><th></th>{head}</tr>{''.join(lines)}</table></div>"
         )
-    return _section("Answers", f"<div class=pictures>{''.join(tables)}</div>")
+    return section("Answers", f"<div class=pictures>{''.join(tables)}</div>")
 
 
 def _disagreements(rows: Sequence[Mapping[str, Any]], kind: Kind) -> str:
@@ -269,17 +272,17 @@ def _disagreements(rows: Sequence[Mapping[str, Any]], kind: Kind) -> str:
         differ = sorted(differ, key=lambda row: kind.gold(row) != row["against"])
     lines = [
         [
-            _safe(_shown(row, kind)),
-            *(_safe(_cut(_value(one))) for one in (kind.gold(row), row["against"], row["prediction"])),
+            safe(_shown(row, kind)),
+            *(safe(_cut(_value(one))) for one in (kind.gold(row), row["against"], row["prediction"])),
         ]
         for row in differ[:_MOST_ROWS]
     ]
     note = f"{len(differ):,} of {len(rows):,} rows"
     if len(differ) > _MOST_ROWS:
         note += f", {_MOST_ROWS} of them here; all are in {EVALUATION}/{PREDICTIONS}"
-    return _section(
+    return section(
         "Where they disagree",
-        f"<p>{_safe(note)}.</p>" + _table(["row", "label", "teacher", "student"], lines),
+        f"<p>{safe(note)}.</p>" + table(["row", "label", "teacher", "student"], lines),
     )
 
 
@@ -288,28 +291,26 @@ def _augmentation(folder: Path) -> str:
     if load_recipe(folder / RECIPE).augment is None or not file.is_file():
         return ""
     content = json.loads(file.read_text("utf-8"))
-    lines = [[_safe(_cut(one["before"])), _safe(_cut(one["after"]))] for one in content["examples"]]
+    lines = [[safe(_cut(one["before"])), safe(_cut(one["after"]))] for one in content["examples"]]
     counts = content["augmented"]
     note = f"{counts['rows']:,} rows became {counts['written']:,}."
-    return _section("Augmented rows", f"<p>{note}</p>" + _table(["before", "after"], lines))
+    return section("Augmented rows", f"<p>{note}</p>" + table(["before", "after"], lines))
 
 
 def _again(folder: Path, summary: Mapping[str, Any], distilled: Mapping[str, Any]) -> str:
     recipe = (folder / RECIPE).read_text("utf-8")
     command = f"understudy run --recipe {folder.name}/{RECIPE} --output-dir {folder.name}"
     versions = ", ".join(f"{name} {version}" for name, version in summary["versions"].items())
-    hashes = [
-        [_safe(name), f"<code>{_safe(str(value))}</code>"] for name, value in distilled["hashes"].items()
-    ]
+    hashes = [[safe(name), f"<code>{safe(str(value))}</code>"] for name, value in distilled["hashes"].items()]
     parts = [
-        f"<pre>{_safe(command)}</pre>",
-        f"<p>From the folder above the run's, which has {_safe(RECIPE)}; it is here:</p>",
-        f"<details><summary>Recipe</summary><pre>{_safe(recipe)}</pre></details>",
+        f"<pre>{safe(command)}</pre>",
+        f"<p>From the folder above the run's, which has {safe(RECIPE)}; it is here:</p>",
+        f"<details><summary>Recipe</summary><pre>{safe(recipe)}</pre></details>",
         "<details><summary>Hashes of what it was made from</summary>",
-        _table(["input", "hash"], hashes),
-        f"</details><p>Seed {summary['seed']}. {_safe(versions)}.</p>",
+        table(["input", "hash"], hashes),
+        f"</details><p>Seed {summary['seed']}. {safe(versions)}.</p>",
     ]
-    return _section("Do it again", "".join(parts))
+    return section("Do it again", "".join(parts))
 
 
 def _shown(row: Mapping[str, Any], kind: Kind) -> str:
@@ -324,29 +325,6 @@ def _value(value: Any) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-
-
-def _safe(text: object) -> str:
-    return html.escape(str(text))
-
-
-def _with_note(text: str, *notes: str) -> str:
-    return _safe(text) + "".join(f"<small>{_safe(note)}</small>" for note in notes if note)
-
-
-def _section(title: str, content: str) -> str:
-    return f"<section><h2>{_safe(title)}</h2>{content}</section>"
-
-
-def _pictures(pictures: Sequence[str], kind: str = "") -> str:
-    figures = "".join(f"<figure>{one}</figure>" for one in pictures)
-    return f"<div class='pictures {kind}'>{figures}</div>"
-
-
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    top = "".join(f"<th>{_safe(one)}</th>" for one in head)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in line) + "</tr>" for line in lines)
-    return f"<div class=scroll><table><tr>{top}</tr>{body}</table></div>"
 
 
 _PAGE = """<!doctype html>
