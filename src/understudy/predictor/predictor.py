@@ -9,7 +9,6 @@ from typing import Any
 from tokenizers import Encoding, Tokenizer
 
 from understudy.artifacts.artifact import TOKENIZER, Artifact, checked_file, read_artifact
-from understudy.artifacts.download import find_artifact
 from understudy.artifacts.session import Logits, Session, open_model, pad
 from understudy.data.kind import Prediction, Row
 from understudy.data.tokens import TextReader
@@ -68,6 +67,8 @@ class Predictor:
             >>> Predictor.from_pretrained("ada/reviews-4l")("a fine film")["label"]  # doctest: +SKIP
             'positive'
         """
+        from understudy.artifacts.download import find_artifact
+
         return cls(find_artifact(str(name), revision, model), model=model, threads=threads)
 
     @classmethod
