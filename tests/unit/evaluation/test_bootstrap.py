@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import astuple
+
 import numpy as np
 import pytest
 
 from understudy.evaluation.bootstrap import estimate, estimate_difference, estimate_runs
-from understudy.evaluation.metrics import accuracy
+from understudy.evaluation.metrics import SUMMED, Metric, Outcomes, accuracy
 
 
 def outcomes(num_rows: int, num_right: int) -> np.ndarray:
@@ -70,3 +72,20 @@ def test_runs_need_the_same_rows_and_seeds() -> None:
         estimate_runs(accuracy, [outcomes(3, 1), outcomes(4, 1)])
     with pytest.raises(ValueError, match="as many seeds"):
         estimate_runs(accuracy, [outcomes(3, 1)] * 2, [outcomes(3, 1)])
+
+
+@pytest.mark.parametrize("metric", SUMMED)
+def test_a_metric_of_sums_has_the_interval_of_its_rows(metric: Metric) -> None:
+    generator = np.random.default_rng(3)
+    outcomes, others = (generator.random((2, 40, 6)) < 0.4).astype(np.float64)
+    parts, of_sums = SUMMED[metric]
+
+    def plain(rows: Outcomes) -> float:
+        """The same of rows that are chosen and not weighted."""
+        return of_sums(parts(rows).sum(axis=0))
+
+    assert astuple(estimate(metric, outcomes)) == pytest.approx(astuple(estimate(plain, outcomes)), abs=1e-12)
+    difference, expected = (estimate_difference(one, outcomes, others) for one in (metric, plain))
+    assert astuple(difference) == pytest.approx(astuple(expected), abs=1e-12)
+    runs, expected = (estimate_runs(one, [outcomes, others], [others, others]) for one in (metric, plain))
+    assert astuple(runs) == pytest.approx(astuple(expected), abs=1e-12)
