@@ -49,7 +49,7 @@ def distil(folder: Path, encoder: Path, task: str, rows: Path, **source: Path) -
     return load_file(folder / "student" / "model.safetensors")
 
 
-@pytest.mark.parametrize("kind", ["classification", "multiple-choice", "regression"])
+@pytest.mark.parametrize("kind", ["classification", "multi-label", "multiple-choice", "regression"])
 def test_what_the_teacher_said_brought_by_pandas_gives_the_same_student(
     kind: str, encoder: Path, tmp_path: Path
 ) -> None:

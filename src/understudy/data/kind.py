@@ -163,6 +163,7 @@ class Kind(RowKind):
     """A task kind with everything needed for training.
 
     Attributes:
+        classes_exclude: whether classes exclude each other, so that the probabilities of a row sum to 1.
         has_plain_labels: whether the label of a row is one number, the id of a class or a score.
         predicts_labels: whether predictions have the form of labels, so that a teacher can label rows.
         has_agreement: whether agreement of two models on a row is defined.
@@ -170,6 +171,7 @@ class Kind(RowKind):
         picture: how a report plots the predictions: `confusion`, `scatter`, or None.
     """
 
+    classes_exclude: ClassVar[bool] = True
     has_agreement: ClassVar[bool] = True
     has_plain_labels: ClassVar[bool] = True
     predicts_labels: ClassVar[bool] = True

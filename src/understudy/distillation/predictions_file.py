@@ -4,7 +4,8 @@ The file is Parquet or an Arrow stream, with a row for each row of the training 
 
 - `row`: its number in the training file, from 0;
 - `logits` or `probabilities`: a list of numbers, one for each label in the order of the labels, or one for
-  each choice; or, for regression, `score`: a number.
+  each choice; or, for regression, `score`: a number. Probabilities of a row sum to 1, unless its labels do
+  not exclude each other.
 
 The files that `teacher_cache` writes for these kinds have this format.
 """
@@ -61,7 +62,7 @@ def add_predictions(
     chosen = [logits[index] for index in order[places]]
     _check_sizes(file, kind, labels, chosen, encoded)
     if kind.has_classes and not quiet:
-        _say_agreement(file, chosen, encoded, labels)
+        _say_agreement(file, kind, chosen, encoded, labels)
     column = pa.array(chosen, pa.list_(pa.float32()))
     return concatenate_datasets([encoded, Dataset(pa.table({TEACHER + "logits": column}))], axis=1)
 
@@ -109,9 +110,13 @@ def _read(file: Path, kind: Kind) -> tuple[NDArray[np.int64], list[NDArray[np.fl
     if not sizes.all():
         place = int(np.argmin(sizes))
         raise DataError(f"{file}: {name} of row {numbers[place]} is an empty list. Fill it in.")
-    if name == "probabilities":
+    if name == "probabilities" and kind.classes_exclude:
         _check_probabilities(file, flat, sizes)
         flat = np.log(np.maximum(flat, SMALLEST))
+    elif name == "probabilities":
+        _check_single_probabilities(file, flat)
+        flat = np.clip(flat, SMALLEST, 1 - SMALLEST)
+        flat = np.log(flat) - np.log1p(-flat)
     return numbers, np.split(flat.astype(np.float32), np.cumsum(sizes)[:-1])
 
 
@@ -146,6 +151,15 @@ def _check_probabilities(file: Path, flat: NDArray[np.float64], sizes: NDArray[n
         )
 
 
+def _check_single_probabilities(file: Path, flat: NDArray[np.float64]) -> None:
+    bad = int(((flat < 0) | (flat > 1)).sum())
+    if bad:
+        raise DataError(
+            f"{file}: probabilities must be between 0 and 1; {bad:,} are not. If they are logits or scores, "
+            "call the column logits."
+        )
+
+
 def _check_rows(file: Path, numbers: NDArray[np.int64]) -> None:
     if not len(numbers):
         raise DataError(f"{file} must have a row for every training row; it has none.")
@@ -177,14 +191,20 @@ def _check_sizes(
 
 
 def _say_agreement(
-    file: Path, chosen: Sequence[NDArray[np.float32]], encoded: Dataset, labels: Sequence[str] | None
+    file: Path,
+    kind: Kind,
+    chosen: Sequence[NDArray[np.float32]],
+    encoded: Dataset,
+    labels: Sequence[str] | None,
 ) -> None:
     """Log how often the file and the labels agree, which reveals a wrong order of labels."""
-    said = np.array([int(values.argmax()) for values in chosen])
+    said = np.array([int(values.argmax()) if kind.classes_exclude else values >= 0 for values in chosen])
     share = float((said == np.asarray(encoded["labels"][:])).mean())
+    chance = 1 / max(len(values) for values in chosen) if kind.classes_exclude else 1 / 2
     order = f" Its values are taken in this order: {', '.join(labels)}." if labels else ""
-    logger.info("%s agrees with the labels on %.1f%% of the rows.%s", file, 100 * share, order)
-    if share < 1 / max(len(values) for values in chosen):
+    what = "rows" if kind.classes_exclude else "labels of all rows"
+    logger.info("%s agrees with the labels on %.1f%% of the %s.%s", file, 100 * share, what, order)
+    if share < chance:
         logger.warning(
             "That is worse than guessing. Are the rows in the right order, and the labels? data.labels says "
             "another one."

@@ -365,8 +365,8 @@ def _check_predictions(recipe: Recipe) -> None:
         raise RecipeError("teacher and soft_labels.predictions exclude each other: the file is the teacher.")
     if not recipe.task_definition.rows.accepts_predictions:
         raise RecipeError(
-            "soft_labels.predictions serves classes, choices and scores, not predictions of "
-            f"{recipe.task_definition.rows}. Give a teacher."
+            "soft_labels.predictions serves classes, choices and scores; predictions of "
+            f"{recipe.task_definition.rows} belong to a tokenizer's tokens. Give a teacher."
         )
 
 

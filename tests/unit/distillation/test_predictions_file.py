@@ -46,6 +46,25 @@ def test_probabilities_become_their_logarithms(tmp_path: Path) -> None:
     assert np.allclose(found, expected)
 
 
+SETS = Dataset.from_dict({"row": [0, 1], "labels": [[1.0, 0.0], [0.0, 0.0]], "input_ids": [[1], [2]]})
+
+
+def test_probabilities_of_labels_that_do_not_exclude_each_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = write(tmp_path, row=[0, 1], probabilities=[[0.75, 0.75], [0.0, 0.5]])
+    with caplog.at_level(logging.INFO, "understudy"):
+        found = add_predictions(SETS, get_kind("multi-label"), LABELS, file)["teacher_logits"][:]
+    least = np.log(SMALLEST) - np.log1p(-SMALLEST)
+    assert np.allclose(found, [[np.log(3), np.log(3)], [least, 0.0]])
+    # Yes, yes (wrong), no, and yes (wrong) at one half.
+    assert "agrees with the labels on 50.0% of the labels of all rows" in caplog.text
+    assert "worse than guessing" not in caplog.text
+    file = write(tmp_path, row=[0, 1], probabilities=[[0.75, 1.75], [-1.0, 0.5]])
+    with pytest.raises(DataError, match=r"between 0 and 1; 2 are not\. If they are logits"):
+        add_predictions(SETS, get_kind("multi-label"), LABELS, file)
+
+
 def test_scores_of_regression(tmp_path: Path) -> None:
     file = write(tmp_path, row=[0, 1, 3], score=[1, 2, 3])
     assert add_predictions(ROWS, get_kind("regression"), None, file)["teacher_logits"][:] == [
@@ -152,7 +171,7 @@ def test_lists_of_any_kind(kind: pa.DataType, tmp_path: Path) -> None:
     [
         ({"teacher": "t"}, "teacher and soft_labels.predictions exclude each other"),
         ({"method": "patient"}, "holds no hidden states to be patient with"),
-        ({"task": "squad"}, "not predictions of question-answering. Give a teacher"),
+        ({"task": "squad"}, "predictions of question-answering belong to a tokenizer's tokens"),
         ({"method": "tinybert"}, "soft_labels has no effect with method: tinybert"),
     ],
 )

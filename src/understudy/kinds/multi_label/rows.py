@@ -25,7 +25,6 @@ class MultiLabelRows(TextRows):
         "label": ("labels", "label", "categories", "tags", "topics", "genres", "classes", "targets"),
     }
     has_named_labels = True
-    accepts_predictions = False
     metrics = ("micro_f1", "macro_f1")
 
     def check(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> Row:
