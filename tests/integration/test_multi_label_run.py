@@ -153,3 +153,19 @@ def test_a_teacher_of_one_label_for_a_text_is_refused(encoder: Path, tmp_path: P
             output_dir=tmp_path / "out",
             settings={"data.train": file, "data.dev": file},
         )
+
+
+def test_mined_text_is_balanced_by_the_most_probable_label(run: Path, tmp_path: Path) -> None:
+    words = ["cat", "dog", "red", "film", "city"]
+    texts = [f"{first} {second} river" for first in words for second in words if first != second]
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    result = understudy.mine(
+        [tmp_path / "corpus.jsonl"],
+        teacher=run / "teacher",
+        output_dir=tmp_path / "mined",
+        settings={"mine.neighbours": 4, "mine.duplicate": 0.9999},
+    )
+    mined = result.content["mined"]
+    assert mined["written"] > 0
+    assert set(mined["groups"]) <= set(LABELS)
+    assert sum(mined["groups"].values()) == mined["written"]
