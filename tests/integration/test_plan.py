@@ -118,7 +118,19 @@ def test_the_command_says_what_is_missing_and_speaks_json(encoder: Path, tmp_pat
     assert "This machine, measured" in finished.stderr
 
 
-def test_a_whole_run_is_no_stage() -> None:
-    for name in ("desk-sst2", "tinybert4-mrpc"):
-        with pytest.raises(RecipeError, match="plan costs one stage"):
-            understudy.plan(name)
+def test_a_whole_run_has_the_parts_of_its_stages(encoder: Path, tmp_path: Path) -> None:
+    files = {f"data.{split}": str(CLASSIFICATION.write(tmp_path)) for split in ("train", "dev")}
+    steps = {f"{stage}.training.max_steps": 3 for stage in ("finetune", "intermediate", "prediction")}
+    settings = {**files, **steps, "finetune.model": str(encoder), "data.max_length": 32}
+    settings |= {"student": {"init": "cut", "num_hidden_layers": 1}}
+    planned = understudy.plan("desk-classification", settings=settings, seconds=1)
+    stages = ["fine-tuning", "the teacher's answers", "scoring", "intermediate", "prediction"]
+    assert names(planned) == stages
+    assert planned.steps == 9
+    teacher = sum(file.stat().st_size for file in encoder.glob("*.safetensors"))
+    assert planned.disk["when done"] > teacher
+
+
+def test_a_whole_run_that_augments_is_asked_for_stage_by_stage() -> None:
+    with pytest.raises(RecipeError, match="does not cost a whole run that augments"):
+        understudy.plan("tinybert4-mrpc")

@@ -12,7 +12,6 @@ from transformers import TrainerCallback
 
 from understudy.artifacts.artifact import ARTIFACT
 from understudy.data.load import UNLABELLED
-from understudy.data.settings import without_unlabelled
 from understudy.data.sources import dev_splits
 from understudy.evaluation.score import prepare_split
 from understudy.files import hash_file, write_atomically
@@ -27,6 +26,7 @@ from understudy.pipeline.summary import (
     summarize,
 )
 from understudy.pipeline.teacher_int8 import export_teacher, teacher_int8_line
+from understudy.recipe.parts import augment_part, distill_part, teacher_part
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.whole_run import ExportSettings
 from understudy.report.page import REPORT, write_report
@@ -114,11 +114,11 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
             lambda: augment_from_recipe(augment_recipe, folder / AUGMENTED),
             lambda: "{rows:,} rows became {written:,}".format(**read(folder / AUGMENTED)["augmented"]),
         )
-    distill_part_recipe = distill_part(recipe, teacher, folder)
+    distill_part_recipe = distill_part(recipe, teacher, folder / AUGMENTED)
 
     def distil_from(without: Sequence[str] = ()) -> dict[str, Any]:
         # The paths of teacher and rows do not matter; their hashes are included below.
-        said = dump(distill_part(recipe, "", Path()))
+        said = dump(distill_part(recipe, "", Path(AUGMENTED)))
         return {
             "recipe": {key: value for key, value in said.items() if key not in without},
             "teacher": hash_model(teacher),
@@ -249,54 +249,6 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
 def dump(recipe: Recipe) -> dict[str, Any]:
     """Return a recipe's values, independent of the order in which they were given."""
     return recipe.model_dump(mode="json", exclude_defaults=True)
-
-
-def teacher_part(recipe: Recipe) -> Recipe:
-    """Return the recipe for fine-tuning the teacher of a run."""
-    settings = recipe.finetune
-    assert settings is not None
-    return recipe.model_copy(
-        update={
-            **_nothing_else(recipe),
-            "method": None,
-            "model": settings.model,
-            "training": settings.training,
-            "held_out": settings.held_out,
-            "folds": settings.folds,
-            "class_weights": settings.class_weights,
-            "dropout": settings.dropout,
-            "data": without_unlabelled(recipe.data).model_copy(update={"augmented": None}),
-        }
-    )
-
-
-def augment_part(recipe: Recipe) -> Recipe:
-    """Return the recipe for augmenting the training set of a run."""
-    plain = {"method": None, "dropout": None, "attention": None}
-    data = without_unlabelled(recipe.data)
-    return recipe.model_copy(
-        update={**_nothing_else(recipe), **plain, "augment": recipe.augment, "data": data}
-    )
-
-
-def distill_part(recipe: Recipe, teacher: str, folder: Path) -> Recipe:
-    """Return the recipe for distilling in a run: its own, with the teacher and the augmented rows."""
-    data = recipe.data
-    if recipe.augment is not None:
-        data = data.model_copy(update={"augmented": str(folder / AUGMENTED)})
-    own = _nothing_else(recipe)
-    for_run = {name: own[name] for name in ("finetune", "augment", "export", "tolerate")}
-    return recipe.model_copy(update={**for_run, "teacher": teacher, "data": data})
-
-
-def _nothing_else(recipe: Recipe) -> dict[str, Any]:
-    """Return the defaults of every block except the task, the data and the like."""
-    kept = ("task", "data", "metric", "seed", "precision", "attention", "method")
-    return {
-        name: field.get_default(call_default_factory=True)
-        for name, field in type(recipe).model_fields.items()
-        if name not in kept
-    }
 
 
 def usual_length(planned: PlannedRun) -> int:

@@ -15,8 +15,14 @@ from typing import Any
 from understudy.distillation.agreement import resolve_distillation
 from understudy.errors import RecipeError
 from understudy.planning.cost import Cost
-from understudy.planning.steps import cost_of_distillation, cost_of_finetuning, cost_of_general
+from understudy.planning.steps import (
+    cost_of_distillation,
+    cost_of_finetuning,
+    cost_of_general,
+    save_untrained,
+)
 from understudy.planning.text import cost_of_augmentation, cost_of_corpus
+from understudy.recipe.parts import distill_part, teacher_part
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
 from understudy.timing.machine import peak_memory
@@ -34,14 +40,16 @@ HARDWARE: Mapping[str, tuple[float, float, float]] = {
 
 def plan_from_recipe(recipe: Recipe, *, seconds: float = 30.0) -> dict[str, Any]:
     """Estimate the cost of a recipe. See `plan`."""
-    if recipe.finetune is not None or (recipe.method is not None and recipe.augment is not None):
+    if recipe.method is not None and recipe.augment is not None:
         raise RecipeError(
-            "plan costs one stage, and this recipe is of a whole run. Ask for its stages one by one, e.g. "
-            f"finetune-{recipe.task}, augment-{recipe.task} and tinybert-{recipe.task}."
+            "plan does not cost a whole run that augments: how many rows it will make is known when they are "
+            f"made. Ask for its stages one by one: finetune-{recipe.task}, augment-{recipe.task} and "
+            f"tinybert-{recipe.task}."
         )
     if recipe.run == "mine":
         raise RecipeError("plan does not cost mine; it costs finetune, corpus, general, augment and distill.")
-    recipe = resolve_paths(recipe) if recipe.method is None else resolve_distillation(recipe)
+    plain = recipe.method is None or recipe.finetune is not None  # an encoder cannot label held-out rows
+    recipe = resolve_paths(recipe) if plain else resolve_distillation(recipe)
     tune_cpu()
     with tempfile.TemporaryDirectory(prefix="understudy-plan-") as folder:
         cost = _measure(recipe, Path(folder), seconds)
@@ -80,4 +88,26 @@ def _measure(recipe: Recipe, folder: Path, seconds: float) -> Cost:
         return cost_of_general(recipe, folder, seconds)
     if recipe.run is None:
         return cost_of_finetuning(recipe, folder, seconds)
+    if recipe.finetune is not None:
+        return _measure_both(recipe, folder, seconds)
     return cost_of_distillation(recipe, folder, seconds)
+
+
+def _measure_both(recipe: Recipe, folder: Path, seconds: float) -> Cost:
+    """Estimate a whole run from an encoder: its fine-tuning, then the distillation of such a teacher."""
+    first = teacher_part(recipe)
+    teacher = cost_of_finetuning(first, folder / "teacher", seconds / 2)
+    save_untrained(first, folder / "stand-in")
+    student = cost_of_distillation(
+        distill_part(recipe, str(folder / "stand-in"), folder), folder / "student", seconds / 2
+    )
+    return Cost(
+        [*teacher.parts, *student.parts],
+        # The teacher's checkpoints are gone before the student's are written.
+        {
+            "at most": max(teacher.disk["at most"], teacher.disk["when done"] + student.disk["at most"]),
+            "when done": teacher.disk["when done"] + student.disk["when done"],
+        },
+        max(teacher.weights, student.weights),
+        student.is_half,
+    )

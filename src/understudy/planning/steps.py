@@ -196,6 +196,15 @@ def cost_of_finetuning(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     return Cost([part], _training_disk(parameters, arguments), weights, _is_half(arguments))
 
 
+def save_untrained(recipe: Recipe, folder: Path) -> None:
+    """Save the teacher as it is before fine-tuning: as large and as fast as it will be."""
+    assert recipe.model is not None
+    arguments = build_arguments(recipe.training, folder)
+    prepared = prepare(recipe, recipe.model, arguments)
+    start_model(recipe, prepared, arguments).save_pretrained(folder)
+    prepared.tokenizer.save_pretrained(folder)
+
+
 def cost_of_distillation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     """Estimate every stage of a method, with its searches and the teacher's predictions."""
     if recipe.soft_labels is not None and recipe.soft_labels.predictions is not None:
