@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,12 @@ RESULTS = Path(__file__).parent / "results" / "deploy.json"
 BATCHES, LENGTHS, THREADS = (1, 32), (16, 64, 128), (1, 2)
 REPEATS = 5  # of processes
 PASSES = 60
+FORMS = {
+    "fp32 (torch)": "PyTorch",
+    "fp32 (onnxruntime)": "ONNX Runtime",
+    "int8 (onnxruntime)": "ONNX Runtime, int8",
+    "openvino-int8 (openvino)": "OpenVINO, int8",
+}
 
 
 def main() -> None:
@@ -47,7 +54,12 @@ def main() -> None:
     parser.add_argument("--teachers", type=Path, default=Path("teachers"))
     parser.add_argument("--output-dir", type=Path, default=Path("artifacts"))
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--draw", action="store_true", help="draw the pictures of the saved results alone")
     options = parser.parse_args()
+    if options.draw:
+        for task, content in json.loads(RESULTS.read_text())["tasks"].items():
+            picture(task, content)
+        return
     with tempfile.TemporaryDirectory() as folder:
         results = quick(Path(folder)) if options.quick else measure(options, Path(folder))
     results |= {"machine": machine(), "commit": git_commit()}
@@ -74,11 +86,24 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
             output_dir=folder / task,
         ).content
         tasks[task] = {"models": content["models"], "rows": content["rows"], "gate": gates(ours, theirs)}
-        picture = Path(__file__).parents[1] / "docs" / "images" / f"deploy-{task}.svg"
-        picture.write_bytes((folder / task / "bench.svg").read_bytes())
+        picture(task, tasks[task])
     large = folder / "bert-base-shape"
     write_large(large, ours)
     return {"tasks": tasks, **against_large(large, ours), **start(student, ours), **overhead(ours)}
+
+
+def picture(task: str, content: Mapping[str, Any]) -> None:
+    """Draw score against milliseconds for the docs, with names for people."""
+    from understudy.timing.picture import draw
+
+    medians = {row["model"]: row["median_ms"] for row in content["rows"] if row["batch"] == 1}
+    points = []
+    for name, model in content["models"].items():
+        who = "teacher" if "teacher" in name else "student"
+        points.append((f"{who}, {FORMS[model['form']]}", medians[name], next(iter(model["scores"].values()))))
+    metric = next(iter(next(iter(content["models"].values()))["scores"]))
+    path = Path(__file__).parents[1] / "docs" / "images" / f"deploy-{task}.svg"
+    draw(points, metric=metric, title=f"{task}: one text of 64 tokens on one core", path=path)
 
 
 def ship(source: Path, target: Path) -> None:

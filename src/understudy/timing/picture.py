@@ -28,7 +28,10 @@ def draw(points: Sequence[tuple[str, float, float]], *, metric: str, title: str,
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(ScalarFormatter())
         axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.margins(x=0.15, y=0.15)
+        axes.margins(x=0.15)
+        # A small difference must look small. Half is chance for two classes.
+        scores = [score for _, _, score in points]
+        axes.set_ylim(0.5 if min(scores) >= 0.5 else min(0.0, *scores), 1.0)
         axes.set_xlabel("milliseconds for one pass, median")
         axes.set_ylabel(metric)
         axes.set_title(title, loc="left", fontsize=10)
