@@ -55,9 +55,9 @@ def class_weights(
     return tuple((weights * len(labels) / (counts @ weights)).tolist())
 
 
-def weigh_rows(loss_B: Tensor, labels_B: Tensor, weights_C: Sequence[float] | None) -> Tensor:
-    """Multiply each row's loss with the weight of its class; None leaves it unchanged."""
-    return loss_B if weights_C is None else loss_B * loss_B.new_tensor(weights_C)[labels_B]
+def weigh_rows(loss_B: Tensor, labels_B: Tensor, weights_C: Sequence[float]) -> Tensor:
+    """Multiply each row's loss with the weight of its class."""
+    return loss_B * loss_B.new_tensor(weights_C)[labels_B]
 
 
 def weighted_loss(weights_C: Sequence[float]) -> Callable[..., Tensor]:

@@ -57,7 +57,9 @@ def labelled_loss(
     kind: PredictionLosses, student: Representations, batch: Batch, class_weights: Sequence[float] | None
 ) -> Tensor:
     """Return the loss against labels, weighed by class, and 0 for rows without a label."""
-    loss_B = weigh_rows(kind.label_loss(student, batch), batch["labels"], class_weights)
+    loss_B = kind.label_loss(student, batch)
+    if class_weights is not None:
+        loss_B = weigh_rows(loss_B, batch["labels"], class_weights)
     return loss_B * batch[LABELLED] if LABELLED in batch else loss_B
 
 

@@ -126,6 +126,21 @@ def test_the_loss_against_labels_of_a_distillation_by_hand(name: str) -> None:
     assert other.tolist() == pytest.approx([math.log(2)] * 3)
 
 
+@pytest.mark.parametrize("kind", ["question-answering", "regression"])
+def test_kinds_without_classes_have_their_own_labels(kind: str) -> None:
+    """A batch of questions has no `labels`: a loss without weights does not look for them."""
+    batch = {name: value for name, value in BATCH.items() if name != "labels"}
+    if kind == "regression":
+        student, batch = side([[1.0]] * 3), BATCH
+    else:
+        student = Representations(
+            None, (), (), dict.fromkeys(("start_logits", "end_logits"), torch.zeros(3, 1))
+        )
+        batch |= dict.fromkeys(("start_positions", "end_positions"), torch.zeros(3, dtype=torch.long))
+    terms = PatientObjectives(get_kind(kind), temperature=1.0).losses(student, student, batch)
+    assert terms["labels"].shape == (3,)
+
+
 def recipe(**values: Any) -> Recipe:
     return Recipe.from_mapping({"task": "classification", "class_weights": "balanced", **values})
 
