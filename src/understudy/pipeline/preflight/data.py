@@ -170,7 +170,7 @@ def check_balance(planned: PlannedRun) -> Iterator[Finding]:
         "balance",
         "note",
         f"{many / total:.0%} of the training rows are {labels[most]!r}, and the smallest class "
-        f"{labels[least]!r} has {few:,} of {total:,} rows. {advice}; --set metric=f1_macro scores every "
+        f"{labels[least]!r} has {few:,} of {total:,} rows. {advice}; --set metric=macro_f1 scores every "
         "class alike.",
     )
 
