@@ -300,19 +300,20 @@ def print_bench(result: StageResult) -> None:
         table.add_row(shown[name], one["form"], size, smaller, parameters, memory, scores)
     console.print(table)
     table = Table(title="Speed", title_justify="left")
-    headings = ("threads", "texts", "tokens", "model", "median (quartiles)", "95 %", "CPU time", "texts/s")
-    for heading in (*headings, "against the first", "MFLOP"):
-        table.add_column(heading, justify="left" if heading == "model" else "right", overflow="fold")
-    for row in rows:
+    table.add_column("texts × tokens")
+    table.add_column("model", overflow="fold")
+    for heading in ("median", "95 %", "CPU time", "speed, texts/s"):
+        table.add_column(heading, justify="right", overflow="fold")
+    for row in rows:  # two lines each, for narrow terminals
+        threads = f"{row['threads']} thread{'s' * (row['threads'] > 1)}"
         table.add_row(
-            *(str(row[name]) for name in ("threads", "batch", "length")),
-            shown[row["model"]],
-            f"{row['median_ms']:.2f} ms ({'–'.join(f'{one:.2f}' for one in row['quartiles_ms'])})",
+            f"{row['batch']} × {row['length']}\n[dim]{threads}[/]",
+            f"{shown[row['model']]}\n[dim]{row['flop'] / 1e6:,.0f} MFLOP[/]",
+            f"{row['median_ms']:.2f} ms\n[dim]{_range(row['quartiles_ms'])}[/]",
             f"{row['p95_ms']:.2f} ms",
-            f"{row['cpu_ms']:.2f} ms",
-            f"{row['texts_per_second']:,.0f}",
-            short_speed(row) if row["model"] != next(iter(models)) else "",
-            f"{row['flop'] / 1e6:,.0f}",
+            f"{row['cpu_ms']:.2f} ms\n[dim]{_range(row['cpu_quartiles_ms'])}[/]",
+            f"{short_speed(row) if row['model'] != next(iter(models)) else ''}\n"
+            f"[dim]{row['texts_per_second']:,.0f}/s[/]",
             end_section=row["model"] == list(models)[-1],
         )
     console.print(table)
@@ -328,6 +329,10 @@ def print_bench(result: StageResult) -> None:
         console.print(f"Everything is in {result.output_dir}")
         if content.get("picture") is None:
             console.print("No picture of score against latency: fewer than two of them have a score.")
+
+
+def _range(quartiles: Sequence[float]) -> str:
+    return "–".join(f"{one:,.0f}" if one >= 100 else f"{one:.3g}" for one in quartiles)
 
 
 _BUSY = (
