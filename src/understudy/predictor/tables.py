@@ -206,7 +206,7 @@ def write_predictions(
         delimiter = "\t" if file.suffix == ".tsv" else ","
         table = csv.DictWriter(opened, names, delimiter=delimiter, extrasaction="ignore")
         table.writeheader()
-        table.writerows({name: _cell(value) for name, value in line.items()} for line in every)
+        table.writerows(every)
 
 
 def _beside(record: Any, answer: Prediction, fields: Sequence[str]) -> dict[str, Any]:
@@ -216,7 +216,3 @@ def _beside(record: Any, answer: Prediction, fields: Sequence[str]) -> dict[str,
 
 def _as_tuple(record: Any) -> tuple[Any, ...]:
     return record if isinstance(record, tuple) else (record,)
-
-
-def _cell(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value

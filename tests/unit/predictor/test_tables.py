@@ -117,7 +117,7 @@ def test_what_may_be_empty_is_not_counted() -> None:
 def test_predictions_stand_beside_what_was_read(suffix: str, tmp_path: Path) -> None:
     file = tmp_path / f"out{suffix}"
     answer = {"label": "pos", "score": 0.5, "entities": [{"text": "é"}], "probabilities": {"pos": 0.5}}
-    write_predictions(file, [({"id": "1", "label": "x"}, answer)], TEXT)
+    write_predictions(file, [({"id": "1", "label": "x"}, answer)], get_rows("classification"), TEXT)
     if suffix == ".jsonl":
         expected = {"id": "1", "label": "x", "predicted_label": "pos"}
         assert json.loads(file.read_text("utf-8")).items() >= expected.items()
@@ -130,5 +130,5 @@ def test_predictions_stand_beside_what_was_read(suffix: str, tmp_path: Path) -> 
 
 
 def test_no_rows_make_an_empty_file(tmp_path: Path) -> None:
-    write_predictions(tmp_path / "out.csv", [], TEXT)
+    write_predictions(tmp_path / "out.csv", [], get_rows("classification"), TEXT)
     assert (tmp_path / "out.csv").read_text() == ""
