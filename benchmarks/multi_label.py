@@ -91,7 +91,7 @@ def main() -> None:
 def write_rows(conll: Path, file: Path, count: int | None) -> list[Row]:
     """Write sentences with the types of their entities as labels, one JSON object a line."""
     rows = []
-    for raw in read_conll(conll):
+    for raw in read_conll(conll, "utf-8"):
         types = sorted({tag[2:] for tag in raw.values["tags"] if tag != "O"})
         rows.append({"text": " ".join(raw.values["words"]), "labels": types})
     rows = rows[:count]

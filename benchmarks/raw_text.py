@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     (file,) = (path for path in options.data.rglob("*") if path.stem in ("dev", "valid", "eng.testa"))
-    sentences = [row.values for row in read_conll(file) if row.problem is None]
+    sentences = [row.values for row in read_conll(file, "utf-8") if row.problem is None]
     sentences = sentences[:200] if options.quick else sentences
     predict = Predictor(options.artifact, model=options.model)
     gold = [of_tags(one["words"], one["tags"]) for one in sentences]

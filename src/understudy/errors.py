@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from functools import lru_cache
 
 
 def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
@@ -12,6 +13,11 @@ def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     Args:
         cutoff: the least similarity, from 0 to 1; see `difflib.get_close_matches`.
     """
+    return _closest(name, tuple(known), cutoff)
+
+
+@lru_cache(maxsize=1000)  # a file may have the same unknown label in every row
+def _closest(name: str, known: tuple[str, ...], cutoff: float) -> str | None:
     folded = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=cutoff)
     return folded[close[0]] if close else None

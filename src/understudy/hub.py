@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from pathlib import Path
 
-from understudy.errors import ModelError
-
-_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?(@.+)?")
+from understudy.errors import ModelError, closest
 
 
 def split_revision(name: str) -> tuple[str, str | None]:
@@ -29,19 +26,22 @@ def check_model_name(name: str, key: str) -> None:
     Args:
         key: what the model is for, in messages.
     """
-    path = Path(name).expanduser()
+    bare, revision = split_revision(name)
+    path = Path(bare).expanduser()
     if path.is_dir():
         return
     if path.is_file():
         raise ModelError(f"{key} must be a folder or a hub name; {name} is a file.")
-    # The hub has user/name: nothing deeper, and nothing below a folder that is here.
-    below_a_folder = "/" in name and path.parent.is_dir()
-    if name.startswith((".", "/", "~")) or name.count("/") > 1 or below_a_folder:
+    # The hub has user/name: nothing deeper and, without a revision, nothing below a folder that is here.
+    below_a_folder = revision is None and "/" in bare and path.parent.is_dir()
+    if bare.startswith((".", "/", "~")) or bare.count("/") > 1 or below_a_folder:
         beside = [one.name for one in path.parent.iterdir() if one.is_dir()] if path.parent.is_dir() else []
-        close = difflib.get_close_matches(path.name, beside, n=1)
-        hint = f" Did you mean {path.parent / close[0]}?" if close else " Check the path."
+        close = closest(path.name, beside)
+        hint = f" Did you mean {path.parent / close}?" if close else " Check the path."
+        if below_a_folder and is_hub_name(bare):
+            hint += f" If it is on the hub, write {bare}@main."
         raise ModelError(f"{key}: there is no folder {name}.{hint}")
-    if not _HUB_NAME.fullmatch(name):
+    if not (is_hub_name(bare) or is_hub_name(f"user/{bare}")):
         raise ModelError(f"{key} must be a folder, or a hub name like user/name; got {name!r}.")
 
 

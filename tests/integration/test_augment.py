@@ -81,6 +81,12 @@ def test_a_student_learns_from_augmented_rows(encoder: Path, tmp_path: Path) -> 
         teacher, method="soft-labels", task="classification", output_dir=tmp_path / "out", settings=settings
     )
     assert result.content["counts"]["train"]["rows"] == len(rows_of(tmp_path / "more")) > 8
+    # Rows that were augmented from the whole file contain those that are held out to score on.
+    leaking = {**settings, "data.dev": None, "data.dev_share": 0.3}
+    with pytest.raises(DataError, match=r"made from other training rows.*data\.dev_share=0\.3"):
+        understudy.distill(
+            teacher, method="soft-labels", task="classification", output_dir=tmp_path / "a", settings=leaking
+        )
     (shard,) = (tmp_path / "more" / "rows").glob("*.parquet")
     shard.write_bytes(shard.read_bytes()[:-1] + b"x")
     with pytest.raises(DataError, match="is not what understudy augment wrote"):

@@ -493,7 +493,7 @@ def test_empty_texts_and_other_encodings_are_said_on_standard_error(
     done = CliRunner().invoke(app, ["predict", str(shipped[1]), "--file", str(rows)])
     assert done.exit_code == 0
     assert len(done.stdout.splitlines()) == 3
-    assert "row 2, counted from 1, is an empty text; it was predicted all the same." in done.stderr
+    assert "row 2, counted from 1, is empty; it was still predicted." in done.stderr
     assert "rows.csv is Windows-1252, not UTF-8, and is read as such." in done.stderr
     done = CliRunner().invoke(app, ["predict", str(shipped[1]), "a film", "--encoding", "cp1252"])
     assert "--encoding has no effect without --file" in str(done.exception)

@@ -34,7 +34,7 @@ def choice(**changes: Any) -> str:
 
 # What to do, as the messages say it: each ends with one of these.
 REMEDIES = (
-    "Mend the file, or leave such rows out with --set data.bad_rows=drop",
+    "Fix the file, or skip these rows with --set data.bad_rows=drop",
     "Check that",
     "Close it",
     "Name another",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from understudy.artifacts.artifact import ARTIFACT, TOKENIZER, read_artifact
 from understudy.errors import ModelError
-from understudy.hub import is_hub_name, split_revision
+from understudy.hub import check_model_name, is_hub_name, split_revision
 
 
 def find_artifact(name: str, revision: str | None, model: str | None) -> Path:
@@ -24,6 +24,7 @@ def find_artifact(name: str, revision: str | None, model: str | None) -> Path:
         if revision is not None:
             raise ModelError(f"{name} is a folder here, which has no revisions; got revision={revision!r}.")
         return folder
+    check_model_name(name, "the artifact")
     repo, named = split_revision(name)
     if not is_hub_name(repo):
         raise ModelError(

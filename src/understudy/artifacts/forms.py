@@ -102,7 +102,7 @@ class FormMaker:
         split, rows = next(iter(self.subject.splits.items()))
         logits = self.form_logits[self.default][split]
         decisions = self.subject.kind.decisions(rows.rows, rows.encoded, logits)
-        return calibrate(*decisions) if decisions is not None else None
+        return calibrate(*decisions, num_rows=len(rows.rows)) if decisions is not None else None
 
     def thresholds(self, temperature: float) -> dict[str, float] | None:
         """Choose the thresholds of labels on the first development set, for the default form."""

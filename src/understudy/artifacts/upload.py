@@ -69,7 +69,7 @@ def check_destination(repo: str) -> None:
     from huggingface_hub import get_token, is_offline_mode
 
     if is_offline_mode():
-        raise HubError("HF_HUB_OFFLINE is set, so that nothing can be uploaded. Unset it and push again.")
+        raise HubError("HF_HUB_OFFLINE is set, so nothing can be uploaded. Unset it and push again.")
     if get_token() is None:
         raise HubError("there is no token for the hub. Run `hf auth login`, or set HF_TOKEN.")
 
@@ -77,7 +77,7 @@ def check_destination(repo: str) -> None:
 def refuse_local_paths(content: Content) -> None:
     """Refuse files that name a folder of this machine: paths in JSON, the home folder in the card."""
     home = f"{Path.home()}/"
-    found = [(CARD, home)] if home in content.card else []
+    found = [(CARD, home)] if len(Path.home().parts) > 1 and home in content.card else []
     for name, file in content.files.items():
         if name.endswith(".json") and name != TOKENIZER:  # its strings are tokens
             values = _strings(json.loads(file.read_text("utf-8")))
@@ -97,8 +97,9 @@ def _strings(content: Any) -> Iterator[str]:
     if isinstance(content, str):
         yield content
     elif isinstance(content, dict):
-        for value in content.values():
-            yield from _strings(value)
+        for name, value in content.items():
+            if name not in ("id2label", "label2id", "labels"):  # a label may look like a path
+                yield from _strings(value)
     elif isinstance(content, list):
         for value in content:
             yield from _strings(value)
@@ -122,7 +123,7 @@ def upload(
         raise HubError(f"{repo} cannot be created or opened on the hub: {error}") from error
     if not is_private:
         raise HubError(
-            f"{repo} exists and is public, so that --private has no effect. Make it private in its settings "
+            f"{repo} exists and is public, so --private has no effect. Make it private in its settings "
             "on the hub, or push to another name."
         )
     card = content.card.encode()

@@ -80,8 +80,15 @@ def distill_command(
     from understudy.recipe.load import file_settings, parse_settings
 
     overrides = {
-        **file_settings(train=train, dev=dev, split=split, text=text, text_pair=text_pair, label=label),
-        **({"data.unlabelled": unlabelled} if unlabelled else {}),
+        **file_settings(
+            train=train,
+            dev=dev,
+            split=split,
+            text=text,
+            text_pair=text_pair,
+            label=label,
+            unlabelled=unlabelled,
+        ),
         **parse_settings(settings or ()),
     }
     check_inputs(

@@ -54,9 +54,8 @@ def finetune_command(
     """
     from understudy.distillation.recipes import finetune_recipe
     from understudy.recipe.inputs import check_inputs
-    from understudy.recipe.load import file_settings, files_recipe, parse_settings
+    from understudy.recipe.load import file_settings, parse_settings
 
-    recipe = files_recipe("finetune", task, recipe, train)
     overrides = {
         **file_settings(train=train, dev=dev, split=split, text=text, text_pair=text_pair, label=label),
         **parse_settings(settings or ()),

@@ -75,12 +75,18 @@ def run_command(
     """
     from understudy.distillation.recipes import preliminary_recipe
     from understudy.recipe.inputs import check_inputs
-    from understudy.recipe.load import file_settings, files_recipe, parse_settings
+    from understudy.recipe.load import file_settings, parse_settings
 
-    recipe = files_recipe("desk", task, recipe, train)
     overrides = {
-        **file_settings(train=train, dev=dev, split=split, text=text, text_pair=text_pair, label=label),
-        **({"data.unlabelled": unlabelled} if unlabelled else {}),
+        **file_settings(
+            train=train,
+            dev=dev,
+            split=split,
+            text=text,
+            text_pair=text_pair,
+            label=label,
+            unlabelled=unlabelled,
+        ),
         **({"tolerate": tolerate} if tolerate is not None else {}),
         **parse_settings(settings or ()),
     }

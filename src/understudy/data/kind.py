@@ -58,6 +58,7 @@ class RowKind(ABC):
         usual_columns: common column names of a field in published files, most specific first.
         label_field: the field with the correct answer.
         has_named_labels: whether labels have names, which the model's config holds.
+        has_plain_labels: whether the label of a row is one number, the id of a class or a score.
         has_windows: whether long contexts are read in overlapping windows.
         has_classes: whether predictions are a choice among classes, which a temperature softens.
         accepts_predictions: whether soft labels may come from a file of predictions.
@@ -77,6 +78,7 @@ class RowKind(ABC):
     usual_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     label_field: ClassVar[str] = "label"
     has_named_labels: ClassVar[bool] = False
+    has_plain_labels: ClassVar[bool] = True
     has_windows: ClassVar[bool] = False
     has_classes: ClassVar[bool] = True
     accepts_predictions: ClassVar[bool] = False
@@ -164,7 +166,6 @@ class Kind(RowKind):
 
     Attributes:
         classes_exclude: whether classes exclude each other, so that the probabilities of a row sum to 1.
-        has_plain_labels: whether the label of a row is one number, the id of a class or a score.
         predicts_labels: whether predictions have the form of labels, so that a teacher can label rows.
         has_agreement: whether agreement of two models on a row is defined.
         has_entities: whether rows have entities that augmentation may swap.
@@ -173,7 +174,6 @@ class Kind(RowKind):
 
     classes_exclude: ClassVar[bool] = True
     has_agreement: ClassVar[bool] = True
-    has_plain_labels: ClassVar[bool] = True
     predicts_labels: ClassVar[bool] = True
     has_entities: ClassVar[bool] = False
     picture: ClassVar[str | None] = None

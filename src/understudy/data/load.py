@@ -269,7 +269,7 @@ def _write_rows(
                     report.add(raw.where, row)
                     continue
                 report.num_kept += 1
-                batch.append({"row": number, **row})
+                batch.append({"row": number if raw.number is None else raw.number, **row})
                 if len(batch) == ROWS_PER_BATCH:
                     out.write_batch(pa.RecordBatch.from_pylist(batch, schema))
                     batch = []

@@ -18,8 +18,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class RawRow:
-    """A row as read from its file. `where` is the line, row or question that a user can look up."""
+    """A row as read from its file.
+
+    Attributes:
+        where: the line, row or question that a user can look up.
+        number: its position in the whole file, if only a part of the file is read.
+    """
 
     where: str
     values: dict[Column, Any] = field(default_factory=dict)
     problem: Problem | None = None
+    number: int | None = None

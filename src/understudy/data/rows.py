@@ -180,7 +180,7 @@ def refuse_if_bad(report: RowReport) -> None:
     """Raise with the whole report and a remedy, if there are bad rows or none at all."""
     if report.num_bad:
         raise DataError(
-            f"{report.describe()}\nMend the file, or leave such rows out with --set data.bad_rows=drop."
+            f"{report.describe()}\nFix the file, or skip these rows with --set data.bad_rows=drop."
         )
     if report.num_read == 0:
         raise DataError(f"{report.source}: there are no rows. Check that this is the right file.")

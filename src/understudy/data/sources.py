@@ -80,8 +80,12 @@ def check_settings(task: Task, settings: DataSettings) -> None:
             "name, or give files."
         )
     if settings.dev_share is not None and (settings.dev is not None or settings.train is None):
-        other = "data.dev excludes it" if settings.dev is not None else "it needs data.train"
-        raise RecipeError(f"data.dev_share holds out training rows to score on; {other}.")
+        other = (
+            "and data.dev has others. Leave one out, e.g. --set data.dev=null"
+            if settings.dev is not None
+            else "and there is no data.train"
+        )
+        raise RecipeError(f"data.dev_share holds out training rows to score on, {other}.")
     on_hub = settings.source is not None and (
         not Path(settings.source).expanduser().exists()
         or is_dataset_copy(task, Path(settings.source).expanduser())
@@ -121,14 +125,13 @@ def _reads_text(settings: DataSettings, *, on_hub: bool) -> bool:
 def find_source(task: Task, settings: DataSettings, split: str) -> Source:
     """Find a split's source: a user's file, a folder in the task's layout, or the hub."""
     if split == "train" and settings.augmented is not None:
-        return _augmented_source(task, Path(settings.augmented).expanduser())
+        return _augmented_source(task, settings, Path(settings.augmented).expanduser())
     if settings.source is None:
         path = getattr(settings, split, None) if split in SPLITS else None
         if settings.dev_share is not None and split in ("train", "dev"):
-            whole = _given_source(task, settings, Path(str(settings.train)).expanduser())
-            return _part(whole, task, settings.dev_share, split)
+            return _share(task, settings, split)
         if path is None:
-            raise RecipeError(f"data.{split} must be given: this needs the {split} split.")
+            raise RecipeError(_missing(split))
         return _given_source(task, settings, Path(path).expanduser())
     folder = Path(settings.source).expanduser()
     if is_dataset_copy(task, folder):
@@ -144,13 +147,24 @@ def find_source(task: Task, settings: DataSettings, split: str) -> Source:
     return _hub_source(task, settings, split)
 
 
+def _missing(split: str) -> str:
+    if split == "dev":
+        return (
+            "data.dev must be given: rows to score on. Use --dev FILE, or --split 0.1 to hold out a tenth of "
+            "--train."
+        )
+    return f"data.{split} must be given: this needs the {split} split."
+
+
 def _given_source(task: Task, settings: DataSettings, path: Path) -> Source:
     source = _saved_dataset_source if is_saved_dataset(path) else _file_source
     return source(task, settings, path)
 
 
-def _part(whole: Source, task: Task, share: float, split: str) -> Source:
+def _share(task: Task, settings: DataSettings, split: str) -> Source:
     """Return the rows of one side of `data.dev_share`. Rows that cannot be read are training rows."""
+    share, whole = settings.dev_share, _given_source(task, settings, Path(str(settings.train)).expanduser())
+    assert share is not None
     columns = [whole.columns[name] for name in task.rows.inputs if name in whole.columns]
 
     def is_dev(row: RawRow) -> bool:
@@ -159,7 +173,8 @@ def _part(whole: Source, task: Task, share: float, split: str) -> Source:
         return row.problem is None and int.from_bytes(digest[:8]) < share * 2**64
 
     def rows() -> Iterator[RawRow]:
-        return (row for row in whole.rows() if is_dev(row) == (split == "dev"))
+        numbered = (replace(row, number=number) for number, row in enumerate(whole.rows()))
+        return (row for row in numbered if is_dev(row) == (split == "dev"))
 
     return replace(
         whole,
@@ -237,7 +252,7 @@ def not_utf8(encodings: Mapping[Path, str | None], given: str | None) -> dict[st
     return {path.name: name for path, name in encodings.items() if name and name not in ("utf-8", given)}
 
 
-def _augmented_source(task: Task, folder: Path) -> Source:
+def _augmented_source(task: Task, settings: DataSettings, folder: Path) -> Source:
     """Return the rows written by `understudy augment`, whose columns have our names."""
     result = folder / "result.json"
     if not result.is_file():
@@ -248,6 +263,13 @@ def _augmented_source(task: Task, folder: Path) -> Source:
     content = json.loads(result.read_text("utf-8"))
     if content.get("task") != task.name:
         raise DataError(f"data.augmented: {folder} was made for {content.get('task')}, and not {task.name}.")
+    if settings.dev_share is not None:
+        expected = _share(task, settings, "train").key
+        if not content["hashes"]["train"].startswith(expected):  # otherwise held-out rows would be learnt
+            raise DataError(
+                f"data.augmented: {folder} was made from other training rows. Augment them with --set "
+                f"data.dev_share={settings.dev_share}."
+            )
     files = [folder / AUGMENTED_ROWS / name for name in content["files"]]
     for file in files:
         if not file.is_file() or hash_file(file) != content["files"][file.name]:

@@ -130,7 +130,7 @@ def _finite(file: Path, name: str, column: pa.Array | pa.ChunkedArray) -> NDArra
     broken = int(np.sum(~np.isfinite(values)))
     if broken:
         raise DataError(
-            f"{file}: {name} holds {broken:,} values that are no numbers. Mend them, or leave their rows out "
+            f"{file}: {name} holds {broken:,} values that are no numbers. Fix them, or leave their rows out "
             "here and in the training file."
         )
     return values

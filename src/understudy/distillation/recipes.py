@@ -8,8 +8,10 @@ from typing import Any, get_args
 
 from understudy.errors import RecipeError
 from understudy.hub import check_model_name
+from understudy.kinds.tasks import DEFAULT_KIND
 from understudy.models.settings import override_sizes, student_inside, student_settings
 from understudy.recipe.distillation import Method
+from understudy.recipe.library import shipped_recipes
 from understudy.recipe.load import build_recipe, load_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.workspace.recipes import saved_recipe, why_no_recipe
@@ -73,8 +75,26 @@ def finetune_recipe(
     settings: Sequence[str] | Mapping[str, Any],
 ) -> Recipe:
     """Build the recipe of a fine-tuning from a command's arguments."""
+    if task is None and recipe is None and "data.train" in parse_settings(settings):
+        task = DEFAULT_KIND
     given = without_none({"model": model, "data.source": data})
     return build_recipe("finetune", given, task=task, recipe=recipe, settings=settings)
+
+
+def run_recipe_name(
+    model: str | Path | None,
+    task: str | None,
+    recipe: str | Path | None,
+    settings: Sequence[str] | Mapping[str, Any],
+) -> str | Path | None:
+    """Return the named recipe of a whole run, or the shipped one for a user's own files: `desk-KIND`."""
+    if recipe is not None or "data.train" not in parse_settings(settings):
+        return recipe
+    if task is None and model is not None:
+        saved = saved_recipe(student_inside(model))
+        task = load_recipe(saved).task if saved is not None else None
+    name = f"desk-{task or DEFAULT_KIND}"
+    return name if name in shipped_recipes() else None
 
 
 def run_method(recipe: str | Path | None) -> Method:
@@ -98,6 +118,7 @@ def preliminary_recipe(
     settings: Sequence[str] | Mapping[str, Any],
 ) -> Recipe:
     """Build the recipe of a whole run as far as it is known before the model is read, which needs torch."""
+    recipe = run_recipe_name(model, task, recipe, settings)
     knows_its_task = model is not None and saved_recipe(student_inside(model)) is not None
     if model is not None:
         check_model_name(model, "the model")

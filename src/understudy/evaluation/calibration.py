@@ -22,7 +22,7 @@ Floats = NDArray[np.floating]
 _LIMITS = (0.05, 20.0)
 _BINS = 15
 _FOLDS = 5
-_FEWEST = 50  # with fewer decisions, a temperature is mostly chance
+_FEWEST = 50  # with fewer rows, a temperature is mostly chance
 _SHARES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5)
 
 
@@ -41,7 +41,7 @@ class Calibration:
 
     Attributes:
         temperature: divides the logits.
-        num_decisions: the number of development decisions it was fitted on.
+        num_rows, num_decisions: what it was fitted on; a row of several labels has several decisions.
         error_before, error_after: the expected calibration error. After is measured on decisions that the
             temperature was not fitted on.
         bins_before, bins_after: the reliability diagram.
@@ -49,6 +49,7 @@ class Calibration:
     """
 
     temperature: float
+    num_rows: int
     num_decisions: int
     error_before: float
     error_after: float
@@ -61,11 +62,22 @@ class Calibration:
         return asdict(self)
 
 
-def calibrate(logits_NC: Floats, classes_N: NDArray[np.integer]) -> Calibration | None:
-    """Fit a temperature to decisions whose correct classes are known; None if they are too few."""
-    if len(classes_N) < _FEWEST:
+def calibrate(
+    logits_NC: Floats, classes_N: NDArray[np.integer], *, num_rows: int | None = None
+) -> Calibration | None:
+    """Fit a temperature to decisions whose correct classes are known.
+
+    Args:
+        num_rows: the number of rows that the decisions are of, if a row has several.
+
+    Returns:
+        None if there are too few rows, or if no temperature is best: all decisions are right, for example.
+    """
+    if (len(classes_N) if num_rows is None else num_rows) < _FEWEST:
         return None
     temperature = fit_temperature(logits_NC, classes_N)
+    if not 1.01 * _LIMITS[0] < temperature < 0.99 * _LIMITS[1]:
+        return None
     order = np.random.default_rng(0).permutation(len(classes_N))
     others = np.empty(len(classes_N))
     for fold in np.array_split(order, _FOLDS):
@@ -77,6 +89,7 @@ def calibrate(logits_NC: Floats, classes_N: NDArray[np.integer]) -> Calibration 
     shipped = softmax(logits_NC / temperature).max(axis=-1)
     return Calibration(
         temperature=temperature,
+        num_rows=len(classes_N) if num_rows is None else num_rows,
         num_decisions=len(classes_N),
         error_before=expected_calibration_error(before, correct),
         error_after=expected_calibration_error(after, correct),

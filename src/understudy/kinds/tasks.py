@@ -5,11 +5,10 @@ To add a task, add a row.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 
 from understudy.data.task import Folder, Hub, Task
-from understudy.errors import RecipeError
+from understudy.errors import RecipeError, did_you_mean
 from understudy.kinds import get_kind, get_rows, kind_names
 
 DEFAULT_KIND = "classification"  # of a user's own files, if none is named
@@ -217,11 +216,9 @@ def get_task(name: str) -> Task:
             max_length=rows.max_length,
             unanswerable=rows.unanswerable,
         )
-    close = difflib.get_close_matches(name.lower(), names, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
     raise RecipeError(
-        f"task must be one of {', '.join(names)}; got {name!r}.{hint} For your own files, use the name of "
-        "their kind, e.g. task: classification."
+        f"task must be one of {', '.join(names)}; got {name!r}.{did_you_mean(name, names)} For your own "
+        "files, use the name of their kind, e.g. task: classification."
     )
 
 

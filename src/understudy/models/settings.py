@@ -107,7 +107,7 @@ def parse_shape(shape: str) -> dict[str, int]:
     if free is None:
         raise RecipeError(
             f"student.shape must be one of {', '.join(SHAPES)}, or layers and width like 6l-384d; got "
-            f"{shape!r}.{_did_you_mean(shape)}"
+            f"{shape!r}.{_hint(shape)}"
         )
     layers, width = int(free[1]), int(free[2])
     return {"num_hidden_layers": layers, "hidden_size": width, "intermediate_size": 4 * width}
@@ -123,7 +123,7 @@ def close_shapes(name: str) -> list[str]:
     return inside or difflib.get_close_matches(name.lower(), SHAPES, n=2, cutoff=0.7)
 
 
-def _did_you_mean(name: str) -> str:
+def _hint(name: str) -> str:
     close = close_shapes(name)
     return f" Did you mean {' or '.join(close)}?" if close else ""
 

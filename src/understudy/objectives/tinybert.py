@@ -198,7 +198,7 @@ def span_prediction_loss(
 def multi_label_prediction_loss(
     student_BC: Tensor, teacher_BC: Tensor, *, temperature: float = 1.0
 ) -> Tensor:
-    """TinyBERT Eq. 10 for labels that do not exclude each other: the mean over labels, per example.
+    """TinyBERT Eq. 10 for labels that are not mutually exclusive: the mean over labels, per example.
 
     Each label is a choice of two by itself, so the cross entropy is that of σ(z_T / t) and σ(z_S / t),
     −p_T log p_S − (1 − p_T) log (1 − p_S). The mean over labels, and not the sum, keeps the size of the loss

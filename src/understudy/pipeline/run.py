@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallba
 
 from understudy.data.load import announce
 from understudy.distillation.agreement import resolve_distillation
-from understudy.distillation.recipes import distill_recipe, run_method
+from understudy.distillation.recipes import distill_recipe, run_method, run_recipe_name
 from understudy.errors import OutputError, PreflightError, RecipeError
 from understudy.files import write_atomically
 from understudy.kinds import get_kind, kind_names
@@ -114,6 +114,7 @@ def run_recipe(
     settings: Sequence[str] | Mapping[str, Any],
 ) -> Recipe:
     """Build the recipe of a whole run from a command's arguments."""
+    recipe = run_recipe_name(model, task, recipe, settings)
     teacher, encoder = None, None
     if model is not None:
         model = student_inside(model)

@@ -71,7 +71,7 @@ class Distilled(DistillResult):
 
     def __repr__(self) -> str:
         """Show the scores of what is shipped: int8 after a whole run, otherwise the student itself."""
-        shipped = self.models[-1:]
+        shipped = [one for one in self.models if one.name == "student, int8"] or self.models[-1:]
         metrics = {name: figure.value for one in shipped for name, figure in one.scores.items()}
         splits = [metrics] if shipped else self.scores.values()
         scores = ", ".join(f"{name} {value:.3f}" for one in splits for name, value in one.items())

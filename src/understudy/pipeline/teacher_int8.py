@@ -30,11 +30,11 @@ def export_teacher(teacher: str, folder: Path, *, recipe: Path, tolerance: float
     try:
         if not (target / ARTIFACT).is_file():  # otherwise it was interrupted right after the export
             export(teacher, output_dir=target, recipe=recipe, tolerance=tolerance, speed=False)
-    except OSError:  # e.g. a full disk, which says nothing about the teacher
+    except (OSError, MemoryError):  # e.g. a full disk, which says nothing about the teacher
         raise
     except Exception as error:  # the gate's ModelError, or anything that the exporter raises
         logger.warning("The teacher cannot be exported to int8, so the run goes on without: %s", error)
-        content["failed"] = str(error)
+        content["failed"] = str(error) or type(error).__name__
     else:
         artifact = json.loads((target / ARTIFACT).read_text("utf-8"))
         content |= {

@@ -95,6 +95,10 @@ def _measure(recipe: Recipe, folder: Path, seconds: float) -> Cost:
 
 def _measure_both(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     """Estimate a whole run from an encoder: its fine-tuning, then the distillation of such a teacher."""
+    if recipe.finetune is None or recipe.finetune.model is None:
+        raise RecipeError(
+            "finetune.model must be given: an encoder, e.g. --set finetune.model=bert-base-uncased."
+        )
     first = teacher_part(recipe)
     teacher = cost_of_finetuning(first, folder / "teacher", seconds / 2)
     save_untrained(first, folder / "stand-in")

@@ -177,8 +177,8 @@ class EmptyTexts:
         shown = ", ".join(map(str, self.first))
         more = f" (and {self.count - len(self.first):,} more)" if self.count > len(self.first) else ""
         if self.count == 1:
-            return f"row {shown}, counted from 1, is an empty text; it was predicted all the same."
-        return f"rows {shown}{more}, counted from 1, are empty texts; they were predicted all the same."
+            return f"row {shown}, counted from 1, is empty; it was still predicted."
+        return f"rows {shown}{more}, counted from 1, are empty; they were still predicted."
 
 
 def _is_blank(value: Any) -> bool:

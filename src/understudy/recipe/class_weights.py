@@ -24,7 +24,7 @@ def check_class_weights(recipe: Recipe) -> None:
     for block, given, training in blocks:
         if given is None:
             continue
-        kind = recipe.task_definition.kind
+        kind = recipe.task_definition.rows
         if not (kind.has_named_labels and kind.has_plain_labels):
             raise RecipeError(
                 f"{block}class_weights has no effect on {kind}: its rows do not have one class each. Leave "

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from understudy.data.settings import DataSettings
 from understudy.data.sources import (
-    SPLITS,
     check_settings,
     dev_splits,
     find_source,
@@ -43,7 +42,8 @@ def check_inputs(recipe: Recipe) -> None:
     if recipe.task is not None and (data.source or data.train or data.dev):
         _check_data(recipe.task_definition, data)
     if recipe.task is not None and data.unlabelled is not None:
-        unlabelled_source(recipe.task_definition.rows, data.unlabelled, data.columns)
+        rows = recipe.task_definition.rows
+        unlabelled_source(rows, data.unlabelled, data.columns, encoding=data.encoding)
 
 
 def _check_data(task: Task, data: DataSettings) -> None:
@@ -51,10 +51,10 @@ def _check_data(task: Task, data: DataSettings) -> None:
     check_settings(task, data)
     place = Path(str(data.source)).expanduser()
     if data.source is None:
-        files = {
-            split: Path(str(getattr(data, split))).expanduser() for split in SPLITS if getattr(data, split)
-        }
-        splits = [split for split, file in files.items() if not is_saved_dataset(file)]
+        # Without a development set, unlabelled rows are held out.
+        files = {"train": data.train, "dev": data.train if data.dev_share is not None else data.dev}
+        wanted = [split for split in files if files[split] or (split == "dev" and data.unlabelled is None)]
+        splits = [one for one in wanted if not is_saved_dataset(Path(str(files[one])).expanduser())]
     elif is_dataset_copy(task, place) or not (place.exists() or data.source.startswith((".", "/", "~"))):
         return  # on the hub, or a copy of it, which takes a second to open
     else:

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from understudy.errors import RecipeError
-from understudy.kinds.tasks import DEFAULT_KIND, get_task
+from understudy.kinds.tasks import get_task
 from understudy.recipe.library import read_shipped, shipped_recipes
 from understudy.recipe.recipe import Recipe
 
@@ -54,7 +54,7 @@ def build_recipe(
             raise RecipeError("--task or --recipe must be given, e.g. --task mrpc.")
         recipe = f"{prefix}-{row.name}"
         if recipe not in shipped_recipes():  # the kind's recipe serves all of its tasks
-            recipe = f"{prefix}-{row.kind}"
+            recipe = f"{prefix}-{row.rows}"
             given = {"task": row.name, **given}
     elif row is not None and load_recipe(recipe).task != row.name:
         raise RecipeError(
@@ -73,6 +73,7 @@ def file_settings(
     text: str | None = None,
     text_pair: str | None = None,
     label: str | None = None,
+    unlabelled: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Return the settings for a user's own files and their columns.
 
@@ -86,16 +87,9 @@ def file_settings(
         "data.columns.text": text,
         "data.columns.text_pair": text_pair,
         "data.columns.label": label,
+        "data.unlabelled": list(unlabelled) if unlabelled else None,
     }
     return {key: value for key, value in given.items() if value is not None}
-
-
-def files_recipe(prefix: str, task: str | None, recipe: str | Path | None, train: str | None) -> str | None:
-    """Return the named recipe, or the shipped one for a user's own files: `PREFIX-KIND`."""
-    if recipe is not None:
-        return str(recipe)
-    name = f"{prefix}-{task or DEFAULT_KIND}"
-    return name if train is not None and name in shipped_recipes() else None
 
 
 def without_none(options: Mapping[str, str | Path | None]) -> dict[str, Any]:

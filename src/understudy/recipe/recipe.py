@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -13,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from understudy.augmentation.settings import AugmentSettings
 from understudy.data.settings import CorpusSettings, DataSettings
 from understudy.data.task import Task
-from understudy.errors import RecipeError
+from understudy.errors import RecipeError, did_you_mean
 from understudy.kinds.tasks import get_task
 from understudy.mining.settings import MineSettings
 from understudy.models.settings import StudentSettings
@@ -379,9 +378,8 @@ def _explain(error: ValidationError) -> list[str]:
         if detail["type"] == "extra_forbidden":
             block = _BLOCKS.get(key.split(".")[0], Recipe) if "." in key else Recipe
             fields = block.model_fields
-            close = difflib.get_close_matches(key.split(".")[-1], fields, n=1)
-            hint = f"Did you mean {close[0]!r}? " if close else ""
-            lines.append(f"{key} is not a key. {hint}Allowed: {', '.join(fields)}.")
+            hint = did_you_mean(key.split(".")[-1], fields)
+            lines.append(f"{key} is not a key.{hint} Allowed: {', '.join(fields)}.")
         elif detail["type"] == "missing":
             lines.append(f"{key} must be given, e.g. {key}: mrpc.")
         else:

@@ -13,12 +13,14 @@ from understudy.report.markup import safe, section, side_by_side, table
 from understudy.workspace.folders import ARTIFACT_FOLDER, TEACHER_INT8
 
 
-def confidence_section(folder: Path) -> str:
-    """Return the section of a run's report; empty if its predictions have no calibrated probabilities."""
-    found = {
-        "student": _calibration(folder / ARTIFACT_FOLDER),
-        "teacher": _calibration(folder / TEACHER_INT8),
-    }
+def confidence_section(folder: Path, *, with_teacher: bool) -> str:
+    """Return the section of a run's report; empty if its predictions have no calibrated probabilities.
+
+    Args:
+        with_teacher: whether the teacher was exported too.
+    """
+    places = {"student": ARTIFACT_FOLDER, **({"teacher": TEACHER_INT8} if with_teacher else {})}
+    found = {name: _calibration(folder / place) for name, place in places.items()}
     known = {name: one for name, one in found.items() if one is not None}
     if "student" not in known:
         return ""
@@ -27,19 +29,26 @@ def confidence_section(folder: Path) -> str:
         for name, one in known.items()
     ]
     head = ["in int8", "temperature", "calibration error before", "after"]
-    answered = [
-        [f"{100 * row['share']:.0f} %", f"{row['threshold']:.2f}", f"{row['accuracy']:.3f}"]
-        for row in known["student"]["answered"]
-    ]
     note = (
         "Probabilities are calibrated if 0.9 is right nine times out of ten: the dots lie on the diagonal. "
-        "One temperature, fitted on the development set, divides the logits. It changes no prediction. The "
-        "error after it is that of rows that it was not fitted on."
+        "One temperature, fitted on the development set, divides the logits; the most probable label stays "
+        "the same. The error after it is that of rows that it was not fitted on."
     )
-    abstain = "If the student answers only above a probability, it is right more often:"
     pictures = [reliability(one["bins_before"], one["bins_after"], title=name) for name, one in known.items()]
-    content = f"<p>{note}</p>{side_by_side(pictures)}{table(head, lines)}<p>{abstain}</p>"
-    return section("Confidence", content + table(["answered", "from", "accuracy"], answered))
+    content = f"<p>{note}</p>{side_by_side(pictures)}{table(head, lines)}"
+    return section("Confidence", content + _abstaining(known["student"]))
+
+
+def _abstaining(calibration: Mapping[str, Any]) -> str:
+    """Return a table of what abstaining gains; empty if a row has several decisions."""
+    if calibration["num_decisions"] != calibration["num_rows"]:
+        return ""
+    lines = [
+        [f"{100 * row['share']:.0f} %", f"{row['threshold']:.2f}", f"{row['accuracy']:.3f}"]
+        for row in calibration["answered"]
+    ]
+    note = "<p>If the student answers only above a probability, it is right more often:</p>"
+    return note + table(["answered", "from", "accuracy"], lines)
 
 
 def _calibration(artifact: Path) -> Mapping[str, Any] | None:

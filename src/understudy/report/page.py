@@ -51,7 +51,7 @@ def write_report(folder: Path, *, teacher: str, summary: Mapping[str, Any]) -> N
         _models(summary),
         _answers(summary, distilled, rows),
         _disagreements(rows, get_task(summary["task"]).kind),
-        confidence_section(folder),
+        confidence_section(folder, with_teacher=summary["teacher_int8"] is not None),
         _learning(folder / DISTILLED, distilled),
         _attention(folder, teacher, summary, distilled, rows),
         _augmentation(folder),
@@ -319,7 +319,7 @@ def _shown(row: Mapping[str, Any], kind: Kind) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, list):
-        return " ".join(map(str, value))
+        return " ".join(map(str, value)) or "none"
     return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 

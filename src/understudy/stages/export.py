@@ -112,7 +112,8 @@ def _describe(subject: ExportSubject, run: Recipe, maker: FormMaker) -> Artifact
     tokenizer.backend_tokenizer.no_padding()
     tokenizer.save_pretrained(folder)
     subject.model.config.save_pretrained(folder)
-    calibration = maker.calibration()
+    # A teacher's own predictions say nothing about how often it is right.
+    calibration = maker.calibration() if labels_from(run) is None else None
     temperature = calibration.temperature if calibration is not None else 1.0
     files = [one for one in folder.rglob("*") if one.is_file() and one.name != CARD]
     return Artifact(

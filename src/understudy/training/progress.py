@@ -98,7 +98,7 @@ class ProgressLines(TrainerCallback):
         self.last = time.monotonic()
         shown = ", ".join(f"{name} {value}" for name, value in self.figures.items())
         name = stage_name(Path(str(args.output_dir)))
-        place = f"{name}: step {state.global_step} of {state.max_steps}, until {self.end.at(state)}"
+        place = f"{name}: step {state.global_step} of {state.max_steps}, ends about {self.end.at(state)}"
         logger.info("%s: %s", place, shown)
 
 
@@ -132,4 +132,4 @@ class ProgressBar(ProgressCallback):
         if not state.is_world_process_zero or self.training_bar is None:
             return
         self.figures |= shown_figures(logs or {})
-        self.training_bar.set_postfix({"until": self.end.at(state), **self.figures})
+        self.training_bar.set_postfix({"ends": self.end.at(state), **self.figures})

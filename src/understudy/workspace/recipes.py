@@ -8,7 +8,7 @@ from typing import Any
 
 from understudy.errors import RecipeError
 from understudy.models.settings import STUDENT
-from understudy.recipe.load import apply_settings, load_recipe
+from understudy.recipe.load import apply_settings, load_recipe, parse_settings
 from understudy.recipe.recipe import Recipe
 from understudy.workspace.folders import RECIPE
 
@@ -49,10 +49,12 @@ def evaluation_recipe(
             **{
                 key: value
                 for key, value in values.get("data", {}).items()
-                if key not in ("source", "train", "dev", "test")
+                if key not in ("source", "train", "dev", "dev_share", "test", "encoding")
             },
             "source": str(data),
         }
     if task is not None:
         values["task"] = task
+    if "data.dev" in parse_settings(settings):
+        values.get("data", {}).pop("dev_share", None)
     return Recipe.from_mapping(apply_settings(values, settings))

@@ -51,7 +51,12 @@ MISTAKES = {
     "task": ("finetune encoder --task sst3 --data glue --output-dir o", "Did you mean 'sst2'?"),
     "both dev and split": (
         "run encoder --train rows.csv --dev rows.csv --split 0.5 --output-dir o",
-        "data.dev excludes it",
+        "data.dev has others",
+    ),
+    "nothing to score on": ("run encoder --train rows.csv --output-dir o", "--split 0.1 to hold out a tenth"),
+    "class weights": (
+        "distill teacher --method joint --task stsb --set class_weights=balanced --output-dir o",
+        "class_weights has no effect on regression",
     ),
 }
 

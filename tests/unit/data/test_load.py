@@ -48,6 +48,10 @@ def test_a_share_of_the_training_rows_is_held_out(tmp_path: Path) -> None:
     assert len(data.splits["train"]) + len(data.splits["dev"]) == 2 * len(texts)
     assert 0.18 < len(dev) / 400 < 0.32
     assert data.hashes["train"] != data.hashes["dev"]
+    # Rows keep their numbers in the file, which a file of predictions names.
+    lines = Path(file).read_text("utf-8").splitlines()[1:]
+    for part in data.splits.values():
+        assert all(lines[row["row"]].split(",")[0] == row["text"] for row in part)
 
 
 def test_rows_that_are_added_do_not_move_others_to_the_other_side(tmp_path: Path) -> None:
@@ -79,8 +83,8 @@ def test_a_bad_row_is_reported_once_where_rows_are_held_out(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"train": "a.csv", "dev": "b.csv"}, "data.dev excludes it"),
-        ({"source": "glue"}, "it needs data.train"),
+        ({"train": "a.csv", "dev": "b.csv"}, "data.dev has others"),
+        ({"source": "glue"}, "there is no data.train"),
     ],
 )
 def test_a_held_out_share_needs_training_rows_and_no_development_set(

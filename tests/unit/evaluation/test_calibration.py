@@ -75,11 +75,12 @@ def test_a_few_decisions_are_not_calibrated() -> None:
     assert calibrate(*overconfident(49, factor=2.0)) is None
 
 
-def test_decisions_that_are_all_right_have_a_finite_temperature() -> None:
-    logits = np.tile([[1.0, 0.0]], (60, 1))
-    found = calibrate(logits, np.zeros(60, dtype=np.int64))
-    assert found is not None
-    assert 0.05 <= found.temperature < 0.06
+def test_decisions_that_are_all_right_have_no_best_temperature() -> None:
+    assert calibrate(np.tile([[1.0, 0.0]], (60, 1)), np.zeros(60, dtype=np.int64)) is None
+
+
+def test_rows_are_counted_and_not_their_decisions() -> None:
+    assert calibrate(*overconfident(200, factor=2.0), num_rows=40) is None
 
 
 def test_accuracy_of_the_rows_that_are_answered() -> None:

@@ -25,6 +25,7 @@ from understudy.errors import PreflightError, RecipeError
 from understudy.pipeline.preflight import machine
 from understudy.pipeline.preflight.checks import preflight
 from understudy.pipeline.preflight.data import check_unseen_labels
+from understudy.pipeline.preflight.models import _flat, _is_constant
 from understudy.pipeline.preflight.planned_run import LEVELS, Finding, PlannedRun
 from understudy.pipeline.run import refuse
 from understudy.recipe.load import apply_settings
@@ -149,7 +150,18 @@ def test_teacher_knows(values: dict[str, Any], tmp_path: Path) -> None:
     one = found(values, tmp_path, "teacher_knows")
     assert one.level == "warning"
     assert re.search(r"is right on \d% of 120 development rows", one.message)
+    assert "The names of its labels in config.json seem to be in another order" in one.message
+    config = BertConfig.from_pretrained(values["teacher"])
+    config.id2label = {0: "LABEL_0", 1: "LABEL_1"}  # a model that does not name its labels
+    config.save_pretrained(values["teacher"])
+    one = found(values, tmp_path, "teacher_knows")
     assert one.message.endswith("""--set 'data.labels=["pos", "neg"]'""")
+
+
+def test_a_teacher_that_gives_a_label_to_some_rows_is_not_constant() -> None:
+    said, meant = [[0], [], [0], []], [[0], [], [], [1]]
+    assert not _is_constant(_flat(said, per_token=False), _flat(meant, per_token=False))
+    assert _is_constant(_flat([[], []], per_token=False), _flat(meant, per_token=False))
 
 
 def test_a_teacher_of_something_else(values: dict[str, Any], tmp_path: Path) -> None:

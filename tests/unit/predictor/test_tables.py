@@ -95,14 +95,14 @@ def empty_rows(kind: str, fields: tuple[str, ...], rows: list[object]) -> EmptyT
 def test_empty_texts_are_counted_and_named() -> None:
     some = ["good", "", "bad", " \t"]
     assert empty_rows("classification", TEXT, some).describe() == (
-        "rows 2, 4, counted from 1, are empty texts; they were predicted all the same."
+        "rows 2, 4, counted from 1, are empty; they were still predicted."
     )
     many = empty_rows("classification", TEXT, [""] * 7).describe()
     assert many is not None
     assert many.startswith("rows 1, 2, 3, 4, 5 (and 2 more), counted")
     assert empty_rows("classification", TEXT, ["good"]).describe() is None
     one = empty_rows("classification", PAIR, [("a", "b"), ("a", "")]).describe()
-    assert one == "row 2, counted from 1, is an empty text; it was predicted all the same."
+    assert one == "row 2, counted from 1, is empty; it was still predicted."
 
 
 def test_what_may_be_empty_is_not_counted() -> None:

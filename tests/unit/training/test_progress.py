@@ -23,7 +23,7 @@ def test_a_log_that_is_no_terminal_has_a_line_now_and_then(caplog: pytest.LogCap
         lines.last -= 60
         lines.on_log(arguments, state, TrainerControl(), {"learning_rate": 1e-4})
     (message,) = caplog.messages
-    assert re.fullmatch(r"intermediate: step 50 of 600, until .*\d\d:\d\d: loss 0.5, lr 0.0001", message)
+    assert re.fullmatch(r"intermediate: step 50 of 600, ends about .*\d\d:\d\d: loss 0.5, lr 0.0001", message)
 
 
 def test_the_end_follows_from_the_steps_since_the_last_start(monkeypatch: pytest.MonkeyPatch) -> None:

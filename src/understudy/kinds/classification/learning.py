@@ -8,7 +8,6 @@ import numpy as np
 from datasets import Dataset
 from numpy.typing import NDArray
 
-from understudy.evaluation.outcomes import places_of
 from understudy.kinds.class_losses import ClassLosses
 from understudy.kinds.classification.rows import ClassificationRows
 from understudy.kinds.text_learning import TextKind
@@ -27,11 +26,6 @@ class Classification(ClassificationRows, ClassLosses, TextKind):
     def best_guess(self, rows: Dataset) -> float | None:
         counts = np.bincount(rows["label"][:])
         return float(counts.max() / counts.sum())
-
-    def decisions(
-        self, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]
-    ) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
-        return logits[0][places_of(rows, encoded)], np.asarray(rows["label"][:])
 
     def prediction_groups(self, logits: tuple[NDArray[Any], ...]) -> NDArray[np.int64] | None:
         """Return the predicted classes."""

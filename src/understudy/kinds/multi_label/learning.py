@@ -25,10 +25,9 @@ _PROBLEM = "multi_label_classification"
 
 
 class MultiLabel(MultiLabelRows, TextKind):
-    """Any number of labels for each text or pair, also none."""
+    """Any number of labels for each text or pair, including none."""
 
     classes_exclude = False
-    has_plain_labels = False
 
     def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:
         own = super().features(labels, pair=pair)

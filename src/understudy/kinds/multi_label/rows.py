@@ -17,9 +17,10 @@ THRESHOLD = 0.5
 
 
 class MultiLabelRows(TextRows):
-    """Any number of labels for each text or pair, also none."""
+    """Any number of labels for each text or pair, including none."""
 
     name = "multi-label"
+    has_plain_labels = False
     usual_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **TextRows.usual_columns,
         "label": ("labels", "label", "categories", "tags", "topics", "genres", "classes", "targets"),

@@ -57,11 +57,6 @@ class MultipleChoice(MultipleChoiceRows, ClassLosses):
     def best_guess(self, rows: Dataset) -> float | None:
         return 1 / len(rows["choices"][0])
 
-    def decisions(
-        self, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]
-    ) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
-        return logits[0][places_of(rows, encoded)], np.asarray(rows["label"][:])
-
     def num_values(self, encoded: Dataset, labels: Sequence[str] | None) -> NDArray[np.int64]:
         return np.array([len(choices) for choices in encoded["input_ids"]])
 

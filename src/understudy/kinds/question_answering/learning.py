@@ -34,7 +34,6 @@ _LABELS = {"start_logits": "start_positions", "end_logits": "end_positions"}
 class QuestionAnswering(QuestionAnsweringRows, Kind):
     """An answer span in the context, or no answer."""
 
-    has_plain_labels = False
     predicts_labels = False
 
     def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:

@@ -20,6 +20,7 @@ class QuestionAnsweringRows(RowKind):
     """An answer span in the context, or no answer."""
 
     name = "question-answering"
+    has_plain_labels = False
     auto_class = "AutoModelForQuestionAnswering"
     pipeline = "question-answering"
     required = ("question", "context", "answers")

@@ -28,7 +28,6 @@ from understudy.objectives.tinybert import token_prediction_loss
 class TokenClassification(TokenClassificationRows, Kind):
     """Entities among the words of a text, as IOB tags."""
 
-    has_plain_labels = False
     predicts_labels = False
     has_entities = True
 

@@ -19,6 +19,7 @@ class TokenClassificationRows(RowKind):
     """Entities among the words of a text, as IOB tags."""
 
     name = "token-classification"
+    has_plain_labels = False
     auto_class = "AutoModelForTokenClassification"
     pipeline = "token-classification"
     required = ("words", "tags")

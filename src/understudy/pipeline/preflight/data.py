@@ -148,7 +148,7 @@ def check_class_weights(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_balance(planned: PlannedRun) -> Iterator[Finding]:
-    """Say if some classes are far more frequent than others, and that they can be weighed."""
+    """Say if some classes are far more frequent than others, and that they can be weighted."""
     kind, labels, recipe = planned.task.kind, planned.data.labels, planned.recipe
     if not (kind.has_named_labels and kind.has_plain_labels) or "train" not in planned.data.splits:
         return
@@ -160,11 +160,11 @@ def check_balance(planned: PlannedRun) -> Iterator[Finding]:
     if labels is None or many < _UNEQUAL * few:
         return
     if not planned.fine_tuned:
-        advice = "--set finetune.class_weights=balanced weighs them equally while the teacher is fine-tuned"
+        advice = "--set finetune.class_weights=balanced weights them equally while the teacher is fine-tuned"
     elif recipe.method == "tinybert":
-        advice = "class_weights: balanced weighs them equally when a teacher is fine-tuned"
+        advice = "class_weights: balanced weights them equally when a teacher is fine-tuned"
     else:
-        advice = "--set class_weights=balanced weighs them equally in the loss against labels"
+        advice = "--set class_weights=balanced weights them equally in the loss against labels"
     total = sum(count for _, count in counts)
     yield Finding(
         "balance",

@@ -69,8 +69,9 @@ def check_teacher_is_constant(planned: PlannedRun) -> Iterator[Finding]:
     if not _can_ask(planned):
         return
     rows = planned.dev.rows
-    said = _flat(planned.dev.judge(planned.teacher_logits["dev"]).values)
-    meant = _flat(map(planned.task.kind.gold, rows))
+    per_token = planned.task.kind.is_per_token
+    said = _flat(planned.dev.judge(planned.teacher_logits["dev"]).values, per_token=per_token)
+    meant = _flat(map(planned.task.kind.gold, rows), per_token=per_token)
     if not _is_constant(said, meant):
         return
     yield Finding(
@@ -89,9 +90,11 @@ def _can_ask(planned: PlannedRun) -> bool:
     return planned.fine_tuned and not any(finding for check in checks for finding in check(planned))
 
 
-def _flat(values: Iterable[Any]) -> list[Any]:
-    """Return one value per row, or one per word where rows have lists."""
-    return [one for value in values for one in (value if isinstance(value, list) else [value])]
+def _flat(values: Iterable[Any], *, per_token: bool) -> list[Any]:
+    """Return one value per row, or one per word."""
+    if per_token:
+        return [one for value in values for one in value]
+    return [tuple(value) if isinstance(value, list) else value for value in values]
 
 
 def _is_constant(said: Sequence[Any], meant: Sequence[Any]) -> bool:
@@ -108,6 +111,8 @@ def _show(said: Sequence[Any], planned: PlannedRun) -> str:
         return f"{value:.3f}"
     if labels is not None and isinstance(value, int):
         return repr(labels[value])
+    if value == () and labels is not None:
+        return "no label"
     if value in ("", "O"):
         return "no entity" if kind.has_entities else "nothing"
     return repr(value)
@@ -127,7 +132,9 @@ def check_teacher_knows(planned: PlannedRun) -> Iterator[Finding]:
         f"Is it fine-tuned on this task, with these labels? understudy evaluate {planned.teacher} says more."
     )
     order = _better_order(said, meant, len(planned.data.labels or ()), guess)
-    if order is not None and planned.data.labels is not None:
+    if order is not None and named_labels(planned.teacher_config.id2label) is not None:
+        advice = "The names of its labels in config.json seem to be in another order. Fix them there."
+    elif order is not None and planned.data.labels is not None:
         names = json.dumps([planned.data.labels[place] for place in order], ensure_ascii=False)
         advice = f"Its labels seem to be in another order, which may be this: --set 'data.labels={names}'"
     yield Finding(
