@@ -165,7 +165,7 @@ def test_private_is_refused_for_a_public_repository(
     before = len(hub.repositories["ada/open"].commits)
     done = push(folders[1], "ada/open", "--private", network=network)
     assert done.returncode == 2
-    assert "ada/open exists and is public, so that --private has no effect" in done.stderr
+    assert "ada/open exists and is public, so --private has no effect" in done.stderr
     assert len(hub.repositories["ada/open"].commits) == before
 
 
@@ -282,8 +282,10 @@ def test_names_that_are_no_repository(folders: tuple[Path, Path], tmp_path: Path
     assert Predictor.from_pretrained(artifact)(TEXTS) == Predictor(artifact)(TEXTS)
     with pytest.raises(ModelError, match=r"is a folder here, which has no revisions; got revision='v2'"):
         Predictor.from_pretrained(artifact, revision="v2")
-    with pytest.raises(ModelError, match=r"is neither a folder here nor a repository's name \(user/name\)"):
+    with pytest.raises(ModelError, match="the artifact: there is no folder .*nowhere"):
         Predictor.from_pretrained(tmp_path / "nowhere")
+    with pytest.raises(ModelError, match=r"is neither a folder here nor a repository's name \(user/name\)"):
+        Predictor.from_pretrained("nowhere")
     with pytest.raises(ModelError, match="ada/reviews is not a folder here and cannot be downloaded"):
         Predictor.from_pretrained("ada/reviews")  # HF_HUB_OFFLINE=1 in tests
     done = CliRunner().invoke(app, ["predict", str(tmp_path / "nowhere"), "x"])
