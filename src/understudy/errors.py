@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -47,6 +48,12 @@ class MissingExtraError(UnderstudyError, ImportError):
             f"this needs the package {error.name}, which is not installed: "
             "pip install 'understudy-distill[train]'"
         )
+
+
+def require(package: str) -> None:
+    """Refuse a command whose extra is not installed, without importing the package."""
+    if importlib.util.find_spec(package) is None:
+        raise MissingExtraError.of(ModuleNotFoundError(f"no module named {package!r}", name=package))
 
 
 class DataError(UnderstudyError):

@@ -76,9 +76,11 @@ def distill_command(
     command again to resume.
     """
     from understudy.distillation.recipes import distill_recipe
+    from understudy.errors import require
     from understudy.recipe.inputs import check_inputs
     from understudy.recipe.load import file_settings, parse_settings
 
+    require("torch")
     overrides = {
         **file_settings(
             train=train,

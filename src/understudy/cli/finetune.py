@@ -53,9 +53,11 @@ def finetune_command(
     The result loads with plain transformers. After an interruption, run the same command again to resume.
     """
     from understudy.distillation.recipes import finetune_recipe
+    from understudy.errors import require
     from understudy.recipe.inputs import check_inputs
     from understudy.recipe.load import file_settings, parse_settings
 
+    require("torch")
     overrides = {
         **file_settings(train=train, dev=dev, split=split, text=text, text_pair=text_pair, label=label),
         **parse_settings(settings or ()),

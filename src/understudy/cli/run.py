@@ -74,9 +74,11 @@ def run_command(
     --output-dir runs/reviews`
     """
     from understudy.distillation.recipes import preliminary_recipe
+    from understudy.errors import require
     from understudy.recipe.inputs import check_inputs
     from understudy.recipe.load import file_settings, parse_settings
 
+    require("torch")
     overrides = {
         **file_settings(
             train=train,

@@ -35,7 +35,7 @@ def confidence_section(folder: Path, *, with_teacher: bool) -> str:
         "the same. The error after it is that of rows that it was not fitted on."
     )
     pictures = [reliability(one["bins_before"], one["bins_after"], title=name) for name, one in known.items()]
-    content = f"<p>{note}</p>{side_by_side(pictures)}{table(head, lines)}"
+    content = f"<p>{note}</p>{side_by_side(pictures, 'small')}{table(head, lines)}"
     return section("Confidence", content + _abstaining(known["student"]))
 
 
