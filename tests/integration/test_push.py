@@ -282,7 +282,7 @@ def test_names_that_are_no_repository(folders: tuple[Path, Path], tmp_path: Path
     assert Predictor.from_pretrained(artifact)(TEXTS) == Predictor(artifact)(TEXTS)
     with pytest.raises(ModelError, match=r"is a folder here, which has no revisions; got revision='v2'"):
         Predictor.from_pretrained(artifact, revision="v2")
-    with pytest.raises(ModelError, match="the artifact: there is no folder .*nowhere"):
+    with pytest.raises(ModelError, match=r"the artifact: there is no folder .*nowhere"):
         Predictor.from_pretrained(tmp_path / "nowhere")
     with pytest.raises(ModelError, match=r"is neither a folder here nor a repository's name \(user/name\)"):
         Predictor.from_pretrained("nowhere")
