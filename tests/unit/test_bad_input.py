@@ -41,6 +41,7 @@ REMEDIES = (
     "Rename",
     "rename the file",
     "Save it",
+    "Save a spreadsheet as CSV",
     "or save it as UTF-8",
     "Say it: --set data.columns",
 )

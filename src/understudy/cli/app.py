@@ -64,9 +64,13 @@ def understudy_command(
 ) -> None:
     """Distil a large encoder into a small one.
 
-    `understudy run bert-base-uncased --recipe desk-sst2 --data nyu-mll/glue --output-dir runs/sst2`
+    `understudy run bert-base-uncased --train reviews.csv --split 0.1 --output-dir runs/reviews`
 
-    `understudy predict runs/sst2/artifact "a fine film"`
+    `understudy predict runs/reviews/artifact "a fine film"`
+
+    A published task:
+
+    `understudy run bert-base-uncased --recipe desk-sst2 --data nyu-mll/glue --output-dir runs/sst2`
 
     Or step by step:
 

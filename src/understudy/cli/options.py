@@ -21,7 +21,9 @@ TrainOption = Annotated[
 DevOption = Annotated[str | None, typer.Option("--dev", help="Your rows to score on.")]
 SplitOption = Annotated[
     float | None,
-    typer.Option("--split", help="Instead of --dev: the share of --train to hold out, e.g. 0.1."),
+    typer.Option(
+        "--split", min=0.0, max=1.0, help="Instead of --dev: the share of --train to hold out, e.g. 0.1."
+    ),
 ]
 TextOption = Annotated[
     str | None, typer.Option("--text", help="Column with the text. Guessed from its name if left out.")

@@ -235,7 +235,7 @@ def read_file(path: Path, *, header: bool = True, encoding: str | None = None) -
     if suffix not in TEXT_SUFFIXES:
         raise DataError(
             f"{path}: the ending must be .csv, .tsv, .jsonl, .parquet, .json (SQuAD) or .conll; "
-            f"got {path.suffix or 'none'!r}. Rename or convert the file."
+            f"got {path.suffix or 'none'!r}. Save a spreadsheet as CSV (UTF-8)."
         )
     encoding = choose_encoding(path, encoding)
     if suffix in TABLE_SUFFIXES:

@@ -21,7 +21,7 @@ from understudy.data.rows import RowReport, refuse_if_bad
 from understudy.data.settings import DataSettings
 from understudy.data.task import Hub, Task
 from understudy.data.text_files import choose_encoding
-from understudy.errors import DataError, RecipeError
+from understudy.errors import DataError, RecipeError, did_you_mean
 from understudy.files import hash_file
 from understudy.hub import split_revision
 
@@ -208,7 +208,8 @@ def _file_source(
 ) -> Source:
     path = path.expanduser()
     if not path.exists():
-        raise DataError(f"{path} does not exist. Check the path.")
+        beside = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise DataError(f"{path} does not exist.{did_you_mean(path.name, beside) or ' Check the path.'}")
     columns = dict(settings.columns or columns or {})
     header = not any(isinstance(column, int) for column in columns.values())
     if not header and not all(isinstance(column, int) for column in columns.values()):

@@ -24,6 +24,7 @@ def show_messages() -> Iterator[None]:
     loading, mapping = transformers.logging.is_progress_bar_enabled(), datasets.are_progress_bars_disabled()
     ours.addHandler(handler)
     ours.setLevel(logging.INFO)
+    ours.propagate = False  # some libraries add a handler to the root logger on the way
     transformers.logging.set_verbosity(logging.ERROR)
     transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     datasets.disable_progress_bars()
@@ -32,6 +33,7 @@ def show_messages() -> Iterator[None]:
     finally:
         ours.removeHandler(handler)
         ours.setLevel(level)
+        ours.propagate = True
         transformers.logging.set_verbosity(theirs)
         if loading:
             transformers.logging.enable_progress_bar()  # type: ignore[no-untyped-call]

@@ -192,6 +192,8 @@ def write_predictions(
 
     A prediction's name that a column of the file already has gets the prefix `predicted_`.
     """
+    if file.suffix not in (*TABLES, ".jsonl"):
+        raise DataError(f"--output must end in .csv, .tsv or .jsonl; got {file.name!r}.")
     is_table = file.suffix in TABLES
     lines = (_beside(record, kind.cells(answer) if is_table else answer, fields) for record, answer in pairs)
     first = next(lines, None)

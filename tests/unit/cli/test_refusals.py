@@ -41,7 +41,10 @@ MISTAKES = {
     "free shape": ("distill teacher --student 4l-312 --task sst2 --data glue --output-dir o", "like 6l-384d"),
     "model": ("run ./encodr --train rows.csv --split 0.5 --output-dir o", "Did you mean encoder?"),
     "teacher": ("distill runs/teacher/x --task sst2 --output-dir o", "there is no folder runs/teacher/x"),
-    "file": ("run encoder --train row.csv --split 0.5 --output-dir o", "row.csv does not exist"),
+    "file": (
+        "run encoder --train row.csv --split 0.5 --output-dir o",
+        "row.csv does not exist. Did you mean 'rows.csv'?",
+    ),
     "column": (
         "run encoder --train rows.csv --split 0.5 --text reviw --output-dir o",
         "there is no column 'reviw' for text",

@@ -129,6 +129,12 @@ def test_predictions_stand_beside_what_was_read(suffix: str, tmp_path: Path) -> 
     }  # fmt: skip
 
 
+def test_a_file_that_is_no_table_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"must end in \.csv, \.tsv or \.jsonl; got 'out\.xlsx'"):
+        write_predictions(tmp_path / "out.xlsx", [], get_rows("classification"), TEXT)
+    assert not (tmp_path / "out.xlsx").exists()
+
+
 def test_no_rows_make_an_empty_file(tmp_path: Path) -> None:
     write_predictions(tmp_path / "out.csv", [], get_rows("classification"), TEXT)
     assert (tmp_path / "out.csv").read_text() == ""
