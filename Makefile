@@ -31,7 +31,7 @@ lowest-setup:  ## an environment with the lowest allowed version of every direct
 	$(VENV)-lowest/bin/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python tools/lowest_versions.py > $(VENV)-lowest/lowest.txt
 	$(VENV)-lowest/bin/python -m pip install --quiet -c $(VENV)-lowest/lowest.txt '.[train]' \
-		hypothesis psutil pytest pytest-timeout pytest-xdist types-PyYAML
+		hypothesis polars psutil pytest pytest-timeout pytest-xdist types-PyYAML
 
 # Deprecations are those of old packages, about newer ones that they use.
 lowest: lowest-setup  ## unit tests with these versions
