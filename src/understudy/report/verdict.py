@@ -119,11 +119,16 @@ def find_causes(
         steps.append(f"--set {name.replace('-', '_')}.training.max_steps={3 * stage['steps']}")
     num_rows = sum(summary["counts"].get(split, {}).get("rows", 0) for split in ("train", "unlabelled"))
     if num_rows < _FEW_ROWS:
-        causes.append(f"It learnt from {num_rows:,} rows only.")
-        steps.append("--unlabelled FILE with more text of the task, or of `understudy mine`")
+        causes.append(
+            f"It learnt from {num_rows:,} rows only. More text of the task helps, without labels too; "
+            "`understudy mine` finds some in a corpus."
+        )
+        steps.append("--unlabelled FILE")
     if not causes:
-        causes.append("Nothing obvious: a larger student, another start or more rows may help.")
-        steps.append("--student 6l-384d, or --student with a pretrained encoder of that size")
+        causes.append(
+            "Nothing obvious: a larger student, a pretrained encoder as its start, or more rows may help."
+        )
+        steps.append("--student 6l-384d")
     return causes, steps
 
 

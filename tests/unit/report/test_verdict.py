@@ -94,8 +94,11 @@ def test_a_falling_loss_asks_for_more_steps(tmp_path: Path) -> None:
 def test_few_rows_ask_for_more(tmp_path: Path) -> None:
     write_losses(tmp_path, [1.0] * 10)
     verdict = judge_student(summary(-0.1, -0.08, -0.06, rows=300), tmp_path, 2.0)
-    assert verdict.causes == ("It learnt from 300 rows only.",)
-    assert verdict.steps[0].startswith("--unlabelled")
+    assert verdict.causes == (
+        "It learnt from 300 rows only. More text of the task helps, without labels too; `understudy mine` "
+        "finds some in a corpus.",
+    )
+    assert verdict.steps[0] == "--unlabelled FILE"  # it becomes a part of a command
 
 
 def test_otherwise_it_says_that_nothing_is_obvious(tmp_path: Path) -> None:
