@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -93,36 +93,16 @@ def distill_command(
         ),
         **parse_settings(settings or ()),
     }
-    check_inputs(
-        distill_recipe(
-            teacher,
-            student=student,
-            method=method,
-            predictions=predictions,
-            task=task,
-            data=data,
-            recipe=recipe,
-            settings=overrides,
-        )
-    )
+    given: dict[str, Any] = {"student": student, "method": method, "predictions": predictions}
+    given |= {"task": task, "data": data, "recipe": recipe, "settings": overrides}
+    check_inputs(distill_recipe(teacher, **given))
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_scores
     from understudy.pipeline.student import distill
 
     with people_on_stderr(), say_how_to_continue():
-        result = distill(
-            teacher,
-            student=student,
-            method=method,
-            predictions=predictions,
-            task=task,
-            data=data,
-            recipe=recipe,
-            settings=overrides,
-            output_dir=output_dir,
-            overwrite=overwrite,
-        )
+        result = distill(teacher, output_dir=output_dir, overwrite=overwrite, **given)
         print_scores(result)
     if as_json:
         print_json(result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -62,22 +62,15 @@ def finetune_command(
         **file_settings(train=train, dev=dev, split=split, text=text, text_pair=text_pair, label=label),
         **parse_settings(settings or ()),
     }
-    check_inputs(finetune_recipe(model, task=task, data=data, recipe=recipe, settings=overrides))
+    given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": overrides}
+    check_inputs(finetune_recipe(model, **given))
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_scores
     from understudy.stages.finetune import finetune
 
     with people_on_stderr(), say_how_to_continue():
-        result = finetune(
-            model,
-            task=task,
-            data=data,
-            recipe=recipe,
-            settings=overrides,
-            output_dir=output_dir,
-            overwrite=overwrite,
-        )
+        result = finetune(model, output_dir=output_dir, overwrite=overwrite, **given)
         print_scores(result)
     if as_json:
         print_json(result)

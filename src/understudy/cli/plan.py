@@ -28,6 +28,13 @@ def plan_command(
     """
     import json
 
+    from understudy.errors import require
+    from understudy.recipe.inputs import check_inputs
+    from understudy.recipe.load import load_recipe
+
+    require("torch")
+    check_inputs(load_recipe(recipe, settings or ()))
+
     from understudy.cli.console import people_on_stderr
     from understudy.cli.summaries import print_plan
     from understudy.stages.plan import plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -92,9 +92,8 @@ def run_command(
         **({"tolerate": tolerate} if tolerate is not None else {}),
         **parse_settings(settings or ()),
     }
-    check_inputs(
-        preliminary_recipe(model, student=student, task=task, data=data, recipe=recipe, settings=overrides)
-    )
+    given: dict[str, Any] = {"student": student, "task": task, "data": data, "recipe": recipe}
+    check_inputs(preliminary_recipe(model, settings=overrides, **given))
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_findings, print_run
@@ -104,7 +103,7 @@ def run_command(
     from understudy.pipeline.run import announce_precision, check_folder, run_from_recipe, run_recipe
 
     with people_on_stderr(), say_how_to_continue("with the stage that it was in"):
-        built = run_recipe(model, student=student, task=task, data=data, recipe=recipe, settings=overrides)
+        built = run_recipe(model, settings=overrides, **given)
         if check:
             check_folder(output_dir)
             planned, findings = preflight(resolve_distillation(built), output_dir)

@@ -56,6 +56,8 @@ MISTAKES = {
         "run encoder --train rows.csv --dev rows.csv --split 0.5 --output-dir o",
         "data.dev has others",
     ),
+    "recipe of a plan": ("plan desk-sst", "Did you mean desk-sst2"),
+    "key of a plan": ("plan desk-sst2 --set sed=1", "Did you mean 'seed'?"),
     "nothing to score on": ("run encoder --train rows.csv --output-dir o", "--split 0.1 to hold out a tenth"),
     "class weights": (
         "distill teacher --method joint --task stsb --set class_weights=balanced --output-dir o",
