@@ -158,6 +158,8 @@ def print_plan(content: dict[str, Any]) -> None:
 
 def print_exported(result: StageResult) -> None:
     """Print each form with its score, size and speed, and the result of the gate."""
+    from understudy.artifacts.gate import describe_loss
+
     content, console = result.content, Console(stderr=True, highlight=False)
     speed = content["details"].get("speed", {"rows": []})["rows"]
     forms = {"fp32 (torch)": {"bytes": None, "scores": content["details"]["torch"]}}
@@ -180,10 +182,7 @@ def print_exported(result: StageResult) -> None:
         if name != "fp32":
             last = gate["tried"][-1]
             kept = f"; in fp32: {', '.join(last['kept_in_fp32'])}" if last["kept_in_fp32"] else ""
-            console.print(
-                f"{name}: {last['points_lost']:+.2f} points lost against fp32, {gate['tolerance']:g} allowed"
-                + kept
-            )
+            console.print(f"{name}: against fp32, {describe_loss(last, gate['tolerance'])}{kept}")
     console.print(f"Everything is in {result.output_dir}; try understudy predict {result.output_dir} …")
 
 

@@ -186,15 +186,12 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
             "Exporting the teacher to int8, for comparison",
             lambda: {
                 "teacher": hash_model(teacher),
-                "tolerance": shipped.tolerance,
                 "data": read_as,
                 "metric": recipe.metric,
                 **dev,
             },
             f"{TEACHER_INT8}/{RESULT}",
-            lambda: export_teacher(
-                teacher, folder, recipe=folder / DISTILLED / RECIPE, tolerance=shipped.tolerance
-            ),
+            lambda: export_teacher(teacher, folder, recipe=folder / DISTILLED / RECIPE),
             lambda: teacher_int8_line(read(folder / TEACHER_INT8)),
         )
     length = usual_length(planned)

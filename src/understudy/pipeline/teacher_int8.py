@@ -17,22 +17,25 @@ from understudy.workspace.result import write_result
 logger = logging.getLogger(__name__)
 
 
-def export_teacher(teacher: str, folder: Path, *, recipe: Path, tolerance: float) -> None:
+# The teacher is shown with its score, so int8 may lose anything, and no part is searched for to keep it.
+_TOLERANCE = 100.0
+
+
+def export_teacher(teacher: str, folder: Path, *, recipe: Path) -> None:
     """Export a run's teacher to int8; a teacher that cannot be exported is recorded, and the run goes on.
 
     Args:
         folder: the folder of the run.
         recipe: the file that names the task and the data.
-        tolerance: points of the first metric that int8 may lose.
     """
     target = folder / TEACHER_INT8
     content: dict[str, Any] = {"stage": TEACHER_INT8}
     try:
         if not (target / ARTIFACT).is_file():  # otherwise it was interrupted right after the export
-            export(teacher, output_dir=target, recipe=recipe, tolerance=tolerance, speed=False)
+            export(teacher, output_dir=target, recipe=recipe, tolerance=_TOLERANCE, speed=False)
     except (OSError, MemoryError):  # e.g. a full disk, which says nothing about the teacher
         raise
-    except Exception as error:  # the gate's ModelError, or anything that the exporter raises
+    except Exception as error:  # anything that the exporter raises
         logger.warning("The teacher cannot be exported to int8, so the run goes on without: %s", error)
         content["failed"] = str(error) or type(error).__name__
     else:
