@@ -43,7 +43,7 @@ REMEDIES = (
     "Save it",
     "Save a spreadsheet as CSV",
     "or save it as UTF-8",
-    "Say it: --set data.columns",
+    "Say it: --text",
 )
 # name: (task, file name, content, what the message says)
 BAD_ROWS: Mapping[str, tuple[str, str, str | bytes, tuple[str, ...]]] = {
@@ -141,6 +141,24 @@ BAD_ROWS: Mapping[str, tuple[str, str, str | bytes, tuple[str, ...]]] = {
         "text,label\n" + "".join(f"a,{number}\n" for number in range(1_001)),
         ("'label'", "hardly a label"),
     ),
+    "a label for each row": (
+        "classification",
+        "t.csv",
+        "text,label\n" + "".join(f"a,{number}\n" for number in range(30)),
+        ("column 'label' has 30 different values in 30 rows", "use --task regression"),
+    ),
+    "a text for each label": (
+        "classification",
+        "t.csv",
+        "text,label\n" + "".join(f"a,word {number}\n" for number in range(30)),
+        ("column 'label' has 30 different values in 30 rows, so it is hardly a label. Name another",),
+    ),
+    "lists of labels": (
+        "classification",
+        "t.csv",
+        "text,label\n" + "".join(f"a,x{number};y\n" for number in range(30)),
+        ("hardly a label", "use --task multi-label"),
+    ),
     "unknown ending": ("sst2", "t.xlsx", b"PK", ("t.xlsx", ".csv, .tsv, .jsonl")),
     "not Parquet": ("sst2", "t.parquet", b"not parquet", ("t.parquet", "cannot be read as Parquet")),
 }  # fmt: skip
@@ -233,7 +251,9 @@ BAD_SOURCES: Mapping[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "labels twice": ("classification", {"train": "{tmp}/a.csv", "labels": ["a", "a"]}, ("differ",)),
     "labels of another task": ("mrpc", {"train": "{tmp}/a.csv", "labels": ["a", "b"]}, ("not_equivalent",)),
     "column of another kind": (
-        "mrpc", {"train": "{tmp}/a.csv", "columns": {"words": "x"}}, ("data.columns.words",),
+        "mrpc",
+        {"train": "{tmp}/a.csv", "columns": {"words": "x"}},
+        ("data.columns must name text, label, text_pair", "'words'"),
     ),
     "names and numbers": (
         "mrpc", {"train": "{tmp}/a.csv", "columns": {"text": 0, "label": "x"}}, ("all names or all numbers",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -43,6 +43,12 @@ def augment_command(
     `distill` learns from the result with `--set data.augmented=augmented/mrpc`. After an interruption, run
     the same command again to resume.
     """
+    from understudy.cli.checks import check_early
+    from understudy.distillation.recipes import augment_recipe
+
+    given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": settings or ()}
+    check_early(augment_recipe(model, **given), output_dir)
+
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_augmented
     from understudy.stages.augment import augment
@@ -50,10 +56,7 @@ def augment_command(
     with people_on_stderr(), say_how_to_continue("with the files that are missing"):
         result = augment(
             model,
-            task=task,
-            data=data,
-            recipe=recipe,
-            settings=settings or (),
+            **given,
             engine=engine,  # type: ignore[arg-type]  # checked there
             workers=workers,
             output_dir=output_dir,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -45,6 +45,12 @@ def corpus_command(
     The same text gives the same files with any number of workers. After an interruption, run the same command
     again to resume.
     """
+    from understudy.cli.checks import check_early
+    from understudy.distillation.recipes import corpus_recipe
+
+    given: dict[str, Any] = {"tokenizer": tokenizer, "recipe": recipe, "settings": settings or ()}
+    check_early(corpus_recipe(sources, **given), output_dir)
+
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_corpus
     from understudy.stages.corpus import corpus
@@ -52,9 +58,7 @@ def corpus_command(
     with people_on_stderr(), say_how_to_continue("with the files that are missing"):
         result = corpus(
             sources,
-            tokenizer=tokenizer,
-            recipe=recipe,
-            settings=settings or (),
+            **given,
             engine=engine,  # type: ignore[arg-type]  # checked there
             workers=workers,
             output_dir=output_dir,

@@ -75,12 +75,10 @@ def distill_command(
     The student is saved in `student/` and loads with plain transformers. After an interruption, run the same
     command again to resume.
     """
+    from understudy.cli.checks import check_early
     from understudy.distillation.recipes import distill_recipe
-    from understudy.errors import require
-    from understudy.recipe.inputs import check_inputs
     from understudy.recipe.load import file_settings, parse_settings
 
-    require("torch")
     overrides = {
         **file_settings(
             train=train,
@@ -95,7 +93,7 @@ def distill_command(
     }
     given: dict[str, Any] = {"student": student, "method": method, "predictions": predictions}
     given |= {"task": task, "data": data, "recipe": recipe, "settings": overrides}
-    check_inputs(distill_recipe(teacher, **given))
+    check_early(distill_recipe(teacher, **given), output_dir)
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_scores

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,6 +32,11 @@ def evaluate_command(
 
     `understudy evaluate MODEL --task mrpc --data nyu-mll/glue --against teachers/mrpc`
     """
+    from understudy.cli.checks import check_scoring
+
+    given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": settings or ()}
+    check_scoring(model, **given, split=split)
+
     from understudy.cli.console import people_on_stderr, print_json
     from understudy.cli.summaries import print_scores
     from understudy.stages.evaluate import evaluate
@@ -39,12 +44,9 @@ def evaluate_command(
     with people_on_stderr():
         result = evaluate(
             model,
-            task=task,
-            data=data,
+            **given,
             split=split,
             against=against,
-            recipe=recipe,
-            settings=settings or (),
             batch_size=batch_size,
             output_dir=output_dir,
         )

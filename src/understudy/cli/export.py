@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -45,6 +45,11 @@ def export_command(
     parts that it hurts most stay in fp32, or nothing is written. The folder holds everything that predictions
     need, and a model card.
     """
+    from understudy.cli.checks import check_scoring
+
+    given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": settings or ()}
+    check_scoring(student, **given)
+
     from understudy.cli.console import people_on_stderr, print_json
     from understudy.cli.summaries import print_exported
     from understudy.stages.export import export
@@ -53,10 +58,7 @@ def export_command(
         result = export(
             student,
             output_dir=output_dir,
-            task=task,
-            data=data,
-            recipe=recipe,
-            settings=settings or (),
+            **given,
             tolerance=tolerance,
             int8=int8,
             openvino=openvino,

@@ -52,18 +52,16 @@ def finetune_command(
 
     The result loads with plain transformers. After an interruption, run the same command again to resume.
     """
+    from understudy.cli.checks import check_early
     from understudy.distillation.recipes import finetune_recipe
-    from understudy.errors import require
-    from understudy.recipe.inputs import check_inputs
     from understudy.recipe.load import file_settings, parse_settings
 
-    require("torch")
     overrides = {
         **file_settings(train=train, dev=dev, split=split, text=text, text_pair=text_pair, label=label),
         **parse_settings(settings or ()),
     }
     given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": overrides}
-    check_inputs(finetune_recipe(model, **given))
+    check_early(finetune_recipe(model, **given), output_dir)
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_scores

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,20 +37,19 @@ def general_command(
     Then `understudy distill TEACHER --student students/general/student …`. After an interruption, run the
     same command again to resume at the next block.
     """
+    from understudy.cli.checks import check_early
+    from understudy.distillation.recipes import general_recipe
+
+    given: dict[str, Any] = {"corpus": corpus, "student": student, "recipe": recipe}
+    given["settings"] = settings or ()
+    check_early(general_recipe(teacher, **given), output_dir)
+
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_general
     from understudy.stages.general import general
 
     with people_on_stderr(), say_how_to_continue("from the last checkpoint, one every save_steps"):
-        result = general(
-            teacher,
-            corpus=corpus,
-            student=student,
-            recipe=recipe,
-            settings=settings or (),
-            output_dir=output_dir,
-            overwrite=overwrite,
-        )
+        result = general(teacher, **given, output_dir=output_dir, overwrite=overwrite)
         print_general(result)
     if as_json:
         print_json(result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -53,6 +53,13 @@ def mine_command(
     The same text gives the same rows with any number of workers. After an interruption, run the same command
     again to resume.
     """
+    from understudy.cli.checks import check_early
+    from understudy.distillation.recipes import mine_recipe
+
+    given: dict[str, Any] = {"teacher": teacher, "encoder": encoder, "task": task, "data": data}
+    given |= {"recipe": recipe, "settings": settings or ()}
+    check_early(mine_recipe(sources, **given), output_dir)
+
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_mined
     from understudy.stages.mine import mine
@@ -60,12 +67,7 @@ def mine_command(
     with people_on_stderr(), say_how_to_continue("with the files that are missing"):
         result = mine(
             sources,
-            teacher=teacher,
-            encoder=encoder,
-            task=task,
-            data=data,
-            recipe=recipe,
-            settings=settings or (),
+            **given,
             engine=engine,  # type: ignore[arg-type]  # checked there
             workers=workers,
             output_dir=output_dir,

@@ -28,12 +28,10 @@ def plan_command(
     """
     import json
 
-    from understudy.errors import require
-    from understudy.recipe.inputs import check_inputs
+    from understudy.cli.checks import check_early
     from understudy.recipe.load import load_recipe
 
-    require("torch")
-    check_inputs(load_recipe(recipe, settings or ()))
+    check_early(load_recipe(recipe, settings or ()))
 
     from understudy.cli.console import people_on_stderr
     from understudy.cli.summaries import print_plan

@@ -73,12 +73,11 @@ def run_command(
     `understudy run bert-base-uncased --train reviews.csv --split 0.1 --text review --label stars
     --output-dir runs/reviews`
     """
+    from understudy.cli.checks import check_early
     from understudy.distillation.recipes import preliminary_recipe
-    from understudy.errors import require
-    from understudy.recipe.inputs import check_inputs
     from understudy.recipe.load import file_settings, parse_settings
+    from understudy.workspace.folders import STATE
 
-    require("torch")
     overrides = {
         **file_settings(
             train=train,
@@ -93,19 +92,18 @@ def run_command(
         **parse_settings(settings or ()),
     }
     given: dict[str, Any] = {"student": student, "task": task, "data": data, "recipe": recipe}
-    check_inputs(preliminary_recipe(model, settings=overrides, **given))
+    check_early(preliminary_recipe(model, settings=overrides, **given), output_dir, (STATE,))
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_findings, print_run
     from understudy.data.load import announce
     from understudy.distillation.agreement import resolve_distillation
     from understudy.pipeline.preflight.checks import preflight
-    from understudy.pipeline.run import announce_precision, check_folder, run_from_recipe, run_recipe
+    from understudy.pipeline.run import announce_precision, run_from_recipe, run_recipe
 
     with people_on_stderr(), say_how_to_continue("with the stage that it was in"):
         built = run_recipe(model, settings=overrides, **given)
         if check:
-            check_folder(output_dir)
             planned, findings = preflight(resolve_distillation(built), output_dir)
             announce(planned.data)
             announce_precision(planned.recipe)

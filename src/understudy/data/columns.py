@@ -7,6 +7,19 @@ from collections.abc import Mapping, Sequence
 from understudy.data.kind import RowKind
 from understudy.errors import DataError, closest, did_you_mean
 
+# The options of `run`, `finetune` and `distill` for the usual fields.
+COLUMN_OPTIONS = {"text": "--text", "text_pair": "--text-pair", "label": "--label"}
+
+
+def column_option(name: str) -> str:
+    """Return how a user names the column of a field: an option, and the key of a recipe.
+
+    >>> column_option("label"), column_option("words")
+    ('--label (in a recipe data.columns.label)', 'data.columns.words')
+    """
+    key = f"data.columns.{name}"
+    return f"{COLUMN_OPTIONS[name]} (in a recipe {key})" if name in COLUMN_OPTIONS else key
+
 
 def guess_columns(
     kind: RowKind,
@@ -28,7 +41,14 @@ def guess_columns(
             hint = did_you_mean(str(column), map(str, available))
             raise DataError(
                 f"{source}: there is no column {column!r} for {name}; there are {_shown(available)}.{hint} "
-                f"Name another with data.columns.{name}, or check that this split has it."
+                f"Name another with {column_option(name)}, or check that this split has it."
+            )
+    for name, column in given.items():
+        same = [other for other in given if given[other] == column and other != name]
+        if same:
+            raise DataError(
+                f"{source}: {name} and {same[0]} must be different columns; both are {column!r}. "
+                f"There are {_shown(available)}."
             )
     columns = dict(given)
     lower = {str(column).lower(): column for column in available}
@@ -56,14 +76,18 @@ def guess_columns(
                 f"{source}: only one column was found, {available[0]!r}. A .csv is read with commas, "
                 "semicolons or tabs, a .tsv with tabs: rename the file, or save it with one of these."
             )
-        named = " ".join(f"--set data.columns.{name}={_likely(kind, name, rest)}" for name in missing)
+        named = " ".join(f"{_option(name)}{_likely(kind, name, rest)}" for name in missing)
         raise DataError(
             f"{source}: cannot tell which column is {' and '.join(missing)}; there are "
-            f"{_shown(available)}. Say it: {named}. If the file has no header, number its columns from 0: "
-            "--set 'data.columns={text: 0, label: 1}'"
+            f"{_shown(available)}. Say it: {named} (in Python data.columns.{missing[0]}). If the file has no "
+            "header, number its columns from 0: --set 'data.columns={text: 0, label: 1}'"
         )
     guessed = any(column != name for name, column in columns.items() if name not in given)
     return columns, guessed
+
+
+def _option(name: str) -> str:
+    return f"{COLUMN_OPTIONS[name]} " if name in COLUMN_OPTIONS else f"--set data.columns.{name}="
 
 
 def _likely(kind: RowKind, name: str, columns: Sequence[str | int]) -> str:

@@ -71,6 +71,15 @@ def label_names(value: Any, labels: Sequence[str] | None) -> Any:
     return labels[value] if labels is not None and isinstance(value, int) else value
 
 
+def is_number(name: str) -> bool:
+    """Return whether a label is written as a number.
+
+    >>> is_number("-3"), is_number("4.5"), is_number("nan"), is_number("1st")
+    (True, True, False, False)
+    """
+    return re.fullmatch(r"-?\d+(\.\d+)?", name, re.ASCII) is not None
+
+
 def fold(name: str) -> str:
     """Normalise case and separators of a label: `Not Entailment` becomes `not_entailment`."""
     return re.sub(r"[\s_-]+", "_", name.casefold())

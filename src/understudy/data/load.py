@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ import pyarrow as pa
 from datasets import Dataset, Features, Value
 from tqdm.auto import tqdm
 
-from understudy.data.labels import fold
+from understudy.data.columns import column_option
+from understudy.data.labels import SEPARATOR, fold, is_number, split_labels
 from understudy.data.raw_rows import Problem
 from understudy.data.rows import RowReport, check_row, label_ids, refuse_if_bad
 from understudy.data.settings import DataSettings
@@ -202,14 +203,33 @@ def _discover_labels(task: Task, source: Source, model_labels: Sequence[str] | N
 def _distinct_labels(task: Task, source: Source) -> set[str]:
     column = source.columns[task.kind.label_field]
     found: set[str] = set()
+    num_rows = 0
     for row in source.rows():
+        num_rows += 1
         found.update(task.kind.label_names(row.values.get(column)))
         if len(found) > MAX_LABELS:
-            raise DataError(
-                f"{source.name}: column {column!r} has more than {MAX_LABELS:,} different values, "
-                "so it is hardly a label. Name another with data.columns.label, or use task: regression."
-            )
+            raise _no_label(source, column, found, f"more than {MAX_LABELS:,} different values")
+    # A label that occurs in a single row is in the training rows or in the development rows, never in both.
+    if len(found) > max(20, num_rows / 2):
+        raise _no_label(source, column, found, f"{len(found):,} different values in {num_rows:,} rows")
+    lists = [name for name in found if SEPARATOR in name and set(split_labels(name)) & found]
+    if lists and task.kind.has_plain_labels:
+        logger.warning(
+            "Labels such as %r look like several labels in one cell. If a text may have several, use --task "
+            "multi-label.",
+            min(lists),
+        )
     return found
+
+
+def _no_label(source: Source, column: str | int, found: Collection[str], count: str) -> DataError:
+    """Return the error for a column that can hardly be a label, with what it may be instead."""
+    other = f"Name another with {column_option('label')}"
+    if sum(SEPARATOR in name for name in found) > len(found) / 2:
+        other += ", or use --task multi-label if a text may have several labels"
+    elif all(is_number(name) for name in found):
+        other += ", or use --task regression to predict a number"
+    return DataError(f"{source.name}: column {column!r} has {count}, so it is hardly a label. {other}.")
 
 
 def _checked(
@@ -311,8 +331,6 @@ def announce(data: TaskData) -> None:
             logger.warning(
                 "Some labels differ only in capitals or separators. Are they meant to be different?"
             )
-        if len(data.labels) > max(20, max(report.num_kept for report in data.reports.values()) // 2):
-            logger.warning("Nearly every row has a label of its own. Is this task: regression?")
     for report in data.reports.values():
         if report.num_bad:
             logger.warning("Left out: %s", report.describe())

@@ -81,11 +81,11 @@ def check_settings(task: Task, settings: DataSettings) -> None:
         )
     if settings.dev_share is not None and (settings.dev is not None or settings.train is None):
         other = (
-            "and data.dev has others. Leave one out, e.g. --set data.dev=null"
+            "and --dev (data.dev) has others. Leave one out"
             if settings.dev is not None
-            else "and there is no data.train"
+            else "and there is no --train (data.train)"
         )
-        raise RecipeError(f"data.dev_share holds out training rows to score on, {other}.")
+        raise RecipeError(f"--split (data.dev_share) holds out training rows to score on, {other}.")
     on_hub = settings.source is not None and (
         not Path(settings.source).expanduser().exists()
         or is_dataset_copy(task, Path(settings.source).expanduser())
@@ -112,7 +112,7 @@ def check_settings(task: Task, settings: DataSettings) -> None:
     fields = task.rows.fields
     for name in settings.columns:
         if name not in fields:
-            raise RecipeError(f"data.columns.{name} must be one of {', '.join(fields)}; got {name!r}.")
+            raise RecipeError(f"data.columns must name {', '.join(fields)} for {task.rows}; got {name!r}.")
 
 
 def _reads_text(settings: DataSettings, *, on_hub: bool) -> bool:

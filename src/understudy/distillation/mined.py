@@ -18,7 +18,6 @@ from understudy.augmentation.shards import load_masked_words
 from understudy.data.documents import Piece
 from understudy.data.load import load_unlabelled
 from understudy.data.settings import DataSettings
-from understudy.distillation.recipes import with_data_of
 from understudy.errors import DataError, RecipeError
 from understudy.evaluation.score import predict_logits, prepare_split
 from understudy.jobs import Engine
@@ -30,48 +29,11 @@ from understudy.mining.task_texts import TaskTexts
 from understudy.mining.variants import augment_texts
 from understudy.mining.work import found_path, make_search_job, prepare_search
 from understudy.models.pretrained import check_max_length, load_config, load_model, load_tokenizer
-from understudy.models.settings import student_inside
-from understudy.recipe.load import load_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import with_precision
 from understudy.workspace.corpus_shards import run_pass
-from understudy.workspace.recipes import saved_recipe
 
 _CANDIDATES = "candidates.parquet"
-
-
-def mine_recipe(
-    sources: Sequence[str | Path] | None,
-    *,
-    teacher: str | Path | None,
-    encoder: str | Path | None,
-    task: str | None,
-    data: str | Path | None,
-    recipe: str | Path | None,
-    settings: Sequence[str] | Mapping[str, Any],
-) -> Recipe:
-    """Build the recipe from a command's arguments and the teacher's own recipe."""
-    given: dict[str, Any] = without_none(
-        {"teacher": teacher, "mine.encoder": encoder, "task": task, "data.source": data}
-    )
-    if sources:
-        given["mine.sources"] = [str(source) for source in sources]
-    built = load_recipe(recipe or "mine", given | parse_settings(settings))
-    if built.teacher is None or built.mine is None:
-        return built
-    teacher = str(student_inside(built.teacher))
-    saved = saved_recipe(teacher)
-    known = load_recipe(saved) if saved is not None else None
-    start = None if known is None else known.model or (known.finetune.model if known.finetune else None)
-    update: dict[str, Any] = {"teacher": teacher}
-    if built.mine.encoder is None:
-        update["mine"] = built.mine.model_copy(update={"encoder": start or teacher})
-    if built.task is None and known is not None:
-        update["task"] = known.task
-    built = built.model_copy(update=update)
-    # The rows that the teacher was fine-tuned on; what it may have learnt from besides is not searched for.
-    without = ("unlabelled", "labelled_share", "augmented")
-    return built if known is None else with_data_of(built, known, without=without)
 
 
 def check_mine(recipe: Recipe) -> MineSettings:

@@ -1,4 +1,4 @@
-"""Recipes of distillations, built from a command's arguments."""
+"""Recipes of commands, built from their arguments without torch."""
 
 from __future__ import annotations
 
@@ -81,6 +81,82 @@ def finetune_recipe(
     return build_recipe("finetune", given, task=task, recipe=recipe, settings=settings)
 
 
+def augment_recipe(
+    model: str | Path | None,
+    *,
+    task: str | None,
+    data: str | Path | None,
+    recipe: str | Path | None,
+    settings: Sequence[str] | Mapping[str, Any],
+) -> Recipe:
+    """Build the recipe of an augmentation from a command's arguments."""
+    given = without_none({"augment.model": model, "data.source": data})
+    return build_recipe("augment", given, task=task, recipe=recipe, settings=settings)
+
+
+def corpus_recipe(
+    sources: Sequence[str | Path] | None,
+    *,
+    tokenizer: str | Path | None,
+    recipe: str | Path | None,
+    settings: Sequence[str] | Mapping[str, Any],
+) -> Recipe:
+    """Build the recipe of a corpus from a command's arguments."""
+    given: dict[str, Any] = without_none({"corpus.tokenizer": tokenizer})
+    if sources:
+        given["corpus.sources"] = [str(source) for source in sources]
+    return load_recipe(recipe or "corpus", given | parse_settings(settings))
+
+
+def general_recipe(
+    teacher: str | Path | None,
+    *,
+    corpus: str | Path | None,
+    student: str | None,
+    recipe: str | Path | None,
+    settings: Sequence[str] | Mapping[str, Any],
+) -> Recipe:
+    """Build the recipe of a general distillation from a command's arguments."""
+    given: dict[str, Any] = without_none({"teacher": teacher, "general.corpus": corpus})
+    if student is not None:
+        given |= student_settings(student)
+    return load_recipe(recipe or "general-tinybert", override_sizes(given | parse_settings(settings)))
+
+
+def mine_recipe(
+    sources: Sequence[str | Path] | None,
+    *,
+    teacher: str | Path | None,
+    encoder: str | Path | None,
+    task: str | None,
+    data: str | Path | None,
+    recipe: str | Path | None,
+    settings: Sequence[str] | Mapping[str, Any],
+) -> Recipe:
+    """Build the recipe from a command's arguments and the teacher's own recipe."""
+    given: dict[str, Any] = without_none(
+        {"teacher": teacher, "mine.encoder": encoder, "task": task, "data.source": data}
+    )
+    if sources:
+        given["mine.sources"] = [str(source) for source in sources]
+    built = load_recipe(recipe or "mine", given | parse_settings(settings))
+    if built.teacher is None or built.mine is None:
+        return built
+    teacher = str(student_inside(built.teacher))
+    saved = saved_recipe(teacher)
+    known = load_recipe(saved) if saved is not None else None
+    start = None if known is None else known.model or (known.finetune.model if known.finetune else None)
+    update: dict[str, Any] = {"teacher": teacher}
+    if built.mine.encoder is None:
+        update["mine"] = built.mine.model_copy(update={"encoder": start or teacher})
+    if built.task is None and known is not None:
+        update["task"] = known.task
+    built = built.model_copy(update=update)
+    # The rows that the teacher was fine-tuned on; what it may have learnt from besides is not searched for.
+    without = ("unlabelled", "labelled_share", "augmented")
+    return built if known is None else with_data_of(built, known, without=without)
+
+
 def run_recipe_name(
     model: str | Path | None,
     task: str | None,
@@ -122,7 +198,7 @@ def preliminary_recipe(
     knows_its_task = model is not None and saved_recipe(student_inside(model)) is not None
     if model is not None:
         check_model_name(model, "the model")
-    return distill_recipe(
+    built = distill_recipe(
         model if knows_its_task else None,
         student=student,
         method=run_method(recipe),
@@ -133,6 +209,20 @@ def preliminary_recipe(
         settings=settings,
         without=["finetune"] if knows_its_task else [],
     )
+    if model is None:
+        find_teacher(built)
+    return built
+
+
+def find_teacher(recipe: Recipe) -> str:
+    """Return the teacher of a whole run, or the encoder that becomes one."""
+    teacher = recipe.teacher or (recipe.finetune.model if recipe.finetune is not None else None)
+    if teacher is None:
+        raise RecipeError(
+            "a model must be given: a fine-tuned teacher, or an encoder to fine-tune first, e.g. "
+            "understudy run bert-base-uncased --task mrpc --data nyu-mll/glue --output-dir runs/mrpc"
+        )
+    return teacher
 
 
 def with_data_of(recipe: Recipe, known: Recipe, *, without: Sequence[str] = ()) -> Recipe:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from understudy.data.columns import column_option
 from understudy.data.encodings import TRUNCATED, are_truncated, model_columns, with_lengths
 from understudy.data.kind import Batch, Encoded, Reading, Row, RowKind
+from understudy.data.labels import is_number
 from understudy.data.rows import check_text
 from understudy.data.tokens import TextReader
 from understudy.errors import DataError
@@ -19,10 +21,11 @@ def order_names(found: Iterable[str]) -> tuple[str, ...]:
     if len(names) < 2:
         raise DataError(
             f"there must be two or more different labels; found {sorted(names)}. Check that the file is "
-            "whole, or name another column with data.columns.label."
+            f"whole, or name another column with {column_option('label')}."
         )
-    numeric = all(name.lstrip("-").isdigit() for name in names)
-    return tuple(sorted(names, key=int) if numeric else sorted(names))
+    if all(is_number(name) for name in names):
+        return tuple(sorted(names, key=lambda name: (float(name), name)))
+    return tuple(sorted(names))
 
 
 class TextRows(RowKind):

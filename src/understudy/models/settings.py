@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from understudy.errors import RecipeError
 
 STUDENT = "student"  # the folder that a distillation saves its model in
+DISTILLED = "distilled"  # the folder of a whole run's distillation
 SIZES = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
 # TinyBERT, section 4.1, and other sizes from the ICLR version.
 SHAPES: Mapping[str, Mapping[str, int]] = {
@@ -76,9 +77,12 @@ def parse_student(name: str) -> dict[str, str]:
 
 
 def student_inside(model: str | Path) -> str | Path:
-    """Return the student in a distillation's folder; any other model is returned as it is."""
-    student = Path(model).expanduser() / STUDENT
-    return student if (student / "config.json").is_file() else model
+    """Return the student in the folder of a distillation or a whole run, or the model as it is given."""
+    folder = Path(model).expanduser()
+    for student in (folder / STUDENT, folder / DISTILLED / STUDENT):
+        if (student / "config.json").is_file():
+            return student
+    return model
 
 
 def student_settings(name: str) -> dict[str, Any]:

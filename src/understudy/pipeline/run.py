@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallba
 from understudy.data.load import announce
 from understudy.distillation.agreement import resolve_distillation
 from understudy.distillation.recipes import distill_recipe, run_method, run_recipe_name
-from understudy.errors import OutputError, PreflightError, RecipeError
+from understudy.errors import PreflightError, RecipeError
 from understudy.files import write_atomically
 from understudy.kinds import get_kind, kind_names
 from understudy.models.pretrained import has_head_for, load_config
@@ -38,15 +38,15 @@ from understudy.workspace.folders import (
     INPUTS,
     RECIPE,
     RESULT,
+    STATE,
     check_apart,
-    check_is_folder,
+    check_free,
 )
 from understudy.workspace.objects import data_settings, model_path, unlabelled_settings
 from understudy.workspace.result import write_result
 
 logger = logging.getLogger(__name__)
 
-STATE = "stages.json"  # input digests of each stage, and the seconds it took
 SECONDS = "seconds"
 
 
@@ -161,7 +161,7 @@ def run_from_recipe(
     """Run all stages of a recipe. See `run`."""
     started = time.monotonic()
     recipe, output_dir = resolve_distillation(recipe), output_dir.expanduser().resolve()
-    check_folder(output_dir)
+    check_free(output_dir, (STATE,))
     check_apart(output_dir, input_paths(recipe))
     planned, findings = preflight(recipe, output_dir)
     refuse(findings)
@@ -234,14 +234,6 @@ def refuse(findings: Sequence[Finding]) -> None:
         lines = "\n".join(f"- {finding.check}: {finding.message}" for finding in errors)
         things = "one thing" if len(errors) == 1 else f"{len(errors)} things"
         raise PreflightError(f"{things} would fail later. Nothing was started.\n{lines}")
-
-
-def check_folder(output_dir: Path) -> None:
-    """Refuse a folder that is neither empty nor one of our runs, even with --overwrite."""
-    check_is_folder(output_dir)
-    ours = (output_dir / STATE).exists()
-    if output_dir.is_dir() and any(output_dir.iterdir()) and not ours:
-        raise OutputError(f"{output_dir} is not empty and not a run of ours. Use another --output-dir.")
 
 
 def _make(stage: Stage, output_dir: Path, place: str) -> bool:

@@ -15,7 +15,7 @@ from understudy.data.load import UNLABELLED
 from understudy.data.sources import dev_splits
 from understudy.evaluation.score import prepare_split
 from understudy.files import hash_file, write_atomically
-from understudy.models.settings import STUDENT
+from understudy.models.settings import DISTILLED, STUDENT
 from understudy.pipeline.preflight.planned_run import PlannedRun
 from understudy.pipeline.summary import (
     agreement_line,
@@ -41,7 +41,6 @@ from understudy.workspace.folders import (
     ARTIFACT_FOLDER,
     AUGMENTED,
     BENCH,
-    DISTILLED,
     EVALUATION,
     INTERMEDIATE,
     RECIPE,

@@ -9,17 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from understudy.artifacts.artifact import ARTIFACT
+from understudy.models.settings import DISTILLED
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.whole_run import ExportSettings
 from understudy.report.verdict import judge_student
-from understudy.workspace.folders import (
-    ARTIFACT_FOLDER,
-    BENCH,
-    DISTILLED,
-    EVALUATION,
-    RESULT,
-    TEACHER_INT8,
-)
+from understudy.workspace.folders import ARTIFACT_FOLDER, BENCH, EVALUATION, RESULT, TEACHER_INT8
 from understudy.workspace.hashes import versions
 from understudy.workspace.predictions import PREDICTIONS, read_predictions
 

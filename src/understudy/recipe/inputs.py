@@ -40,14 +40,18 @@ def check_inputs(recipe: Recipe) -> None:
             check_model_name(name, key)
     data = recipe.data
     if recipe.task is not None and (data.source or data.train or data.dev):
-        _check_data(recipe.task_definition, data)
+        check_rows(recipe.task_definition, data)
     if recipe.task is not None and data.unlabelled is not None:
         rows = recipe.task_definition.rows
         unlabelled_source(rows, data.unlabelled, data.columns, encoding=data.encoding)
 
 
-def _check_data(task: Task, data: DataSettings) -> None:
-    """Find the sources of the training and the development rows, and their columns."""
+def check_rows(task: Task, data: DataSettings, *, has_train: bool = True) -> None:
+    """Refuse files, folders or columns of the training and the development rows that do not exist.
+
+    Args:
+        has_train: whether training rows are read too.
+    """
     check_settings(task, data)
     place = Path(str(data.source)).expanduser()
     if data.source is None:
@@ -59,5 +63,5 @@ def _check_data(task: Task, data: DataSettings) -> None:
         return  # on the hub, or a copy of it, which takes a second to open
     else:
         splits = ["train", *dev_splits(task, data)]
-    for split in splits:
+    for split in splits if has_train else [one for one in splits if one != "train"]:
         find_source(task, data, split)

@@ -16,7 +16,7 @@ from understudy.files import write_atomically
 from understudy.kinds.tasks import get_task
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import load_config
-from understudy.models.settings import STUDENT
+from understudy.models.settings import DISTILLED, STUDENT
 from understudy.recipe.load import load_recipe
 from understudy.report.attention import attention_maps
 from understudy.report.charts import attention_grid, attention_pair, bars, loss_curves, scatter, scores
@@ -33,7 +33,7 @@ from understudy.report.figures import (
 )
 from understudy.report.markup import safe, section, side_by_side, table, with_note
 from understudy.timing.rounds import short_speed
-from understudy.workspace.folders import AUGMENTED, DISTILLED, EVALUATION, RECIPE, RESULT
+from understudy.workspace.folders import AUGMENTED, EVALUATION, RECIPE, RESULT
 from understudy.workspace.predictions import PREDICTIONS, read_predictions
 
 REPORT = "report.html"

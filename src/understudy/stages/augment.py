@@ -15,11 +15,11 @@ from understudy.augmentation.run import shard_counts
 from understudy.augmentation.shards import ROWS_PER_SHARD, ShardMaker, shard_path, some_variants
 from understudy.data.load import announce, load_data
 from understudy.data.sources import AUGMENTED_ROWS
+from understudy.distillation.recipes import augment_recipe
 from understudy.errors import RecipeError
 from understudy.files import hash_file
 from understudy.jobs import Engine, Job, check_engine, run_jobs
 from understudy.progress import progress
-from understudy.recipe.load import build_recipe, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths, with_precision
 from understudy.training.cpu import tune_cpu
@@ -59,8 +59,7 @@ def augment(
         ... ).content["augmented"]
         {'rows': 3668, 'tried': …, 'written': …}
     """
-    given = without_none({"augment.model": model, "data.source": data})
-    built = build_recipe("augment", given, task=task, recipe=recipe, settings=settings)
+    built = augment_recipe(model, task=task, data=data, recipe=recipe, settings=settings)
     return augment_from_recipe(built, Path(output_dir), engine=engine, workers=workers, overwrite=overwrite)
 
 

@@ -20,10 +20,10 @@ from understudy.data.corpus import (
     TRAIN,
 )
 from understudy.data.settings import CorpusSettings
+from understudy.distillation.recipes import corpus_recipe
 from understudy.errors import RecipeError
 from understudy.jobs import Engine, check_engine
 from understudy.models.pretrained import check_max_length, hash_tokenizer, load_config, load_tokenizer
-from understudy.recipe.load import load_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
 from understudy.workspace.corpus_shards import HASHES, make_shards, open_sources, sum_counts
@@ -64,10 +64,7 @@ def corpus(
         ... ).content["corpus"]
         {'documents': …, 'blocks': …, 'tokens': …}
     """
-    given: dict[str, Any] = without_none({"corpus.tokenizer": tokenizer})
-    if sources:
-        given["corpus.sources"] = [str(source) for source in sources]
-    built = load_recipe(recipe or "corpus", given | parse_settings(settings))
+    built = corpus_recipe(sources, tokenizer=tokenizer, recipe=recipe, settings=settings)
     return corpus_from_recipe(built, Path(output_dir), engine=engine, workers=workers, overwrite=overwrite)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 from understudy.data.corpus import TRAIN
 from understudy.distillation.general_text import announce_general, learn_general, prepare_general
 from understudy.distillation.layers import match
+from understudy.distillation.recipes import general_recipe
 from understudy.distillation.runs import remove_checkpoints, whole_batch
-from understudy.models.settings import STUDENT, override_sizes, student_settings
-from understudy.recipe.load import load_recipe, parse_settings, without_none
+from understudy.models.settings import STUDENT
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
 from understudy.workspace.folders import TRAINING_FOLDER, check_output, start_output
@@ -54,10 +54,7 @@ def general(
         ... ).content["held_out"]
         {'embeddings': {'first': …, 'last': …}, …}
     """
-    given: dict[str, Any] = without_none({"teacher": teacher, "general.corpus": corpus})
-    if student is not None:
-        given |= student_settings(student)
-    built = load_recipe(recipe or "general-tinybert", override_sizes(given | parse_settings(settings)))
+    built = general_recipe(teacher, corpus=corpus, student=student, recipe=recipe, settings=settings)
     return general_from_recipe(built, Path(output_dir), overwrite=overwrite)
 
 

@@ -21,10 +21,10 @@ from understudy.distillation.mined import (
     check_models,
     count_groups,
     make_rows,
-    mine_recipe,
     predicted_groups,
     search_corpus,
 )
+from understudy.distillation.recipes import mine_recipe
 from understudy.files import hash_file, write_atomically
 from understudy.jobs import Engine, check_engine
 from understudy.mining.rows import balanced_places

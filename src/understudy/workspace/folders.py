@@ -35,6 +35,9 @@ TRAINING_FOLDER = "training"  # checkpoints and tracker logs, next to the model
 RECIPE = "recipe.yaml"
 
 
+STATE = "stages.json"  # input digests of each stage of a whole run, and the seconds it took
+
+
 # The stages of a distillation.
 INTERMEDIATE, PREDICTION, JOINT = "intermediate", "prediction", "joint"
 SOFT_LABELS, PATIENT = "soft-labels", "patient"
@@ -46,8 +49,8 @@ STAGES = (INTERMEDIATE, PREDICTION, JOINT, SOFT_LABELS, PATIENT)
 INPUTS = "inputs.json"
 
 
-# The folders of a whole run.
-TEACHER, AUGMENTED, DISTILLED, EVALUATION = "teacher", "augmented", "distilled", "evaluation"
+# The folders of a whole run, besides models.settings.DISTILLED.
+TEACHER, AUGMENTED, EVALUATION = "teacher", "augmented", "evaluation"
 
 
 ARTIFACT_FOLDER, TEACHER_INT8, BENCH = "artifact", "teacher-int8", "bench"
@@ -68,7 +71,7 @@ def check_output(
     Args:
         may_differ: dotted keys whose values may change when a run is resumed.
     """
-    check_is_folder(output_dir)
+    check_free(output_dir)
     check_apart(output_dir, input_paths(recipe))
     if (output_dir / RESULT).exists() and not overwrite:
         raise OutputError(
@@ -80,7 +83,16 @@ def check_output(
             f"{output_dir} holds an unfinished run of another recipe (see {saved}). Use --overwrite to "
             "start anew, or another --output-dir."
         )
-    is_ours = saved.exists() or (output_dir / RESULT).exists()
+
+
+def check_free(output_dir: Path, marks: Sequence[str] = (RECIPE, RESULT)) -> None:
+    """Refuse a folder that is neither empty nor ours.
+
+    Args:
+        marks: files of which a folder of ours has one.
+    """
+    check_is_folder(output_dir)
+    is_ours = any((output_dir / name).exists() for name in marks)
     if output_dir.is_dir() and not is_ours and any(output_dir.iterdir()):
         # Not even with --overwrite, which would remove files that we did not write.
         raise OutputError(f"{output_dir} is not empty and not a run of ours. Use another --output-dir.")

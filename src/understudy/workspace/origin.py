@@ -11,10 +11,10 @@ import yaml
 
 from understudy.artifacts.card import Origin
 from understudy.hub import is_hub_name, split_revision
-from understudy.models.settings import STUDENT
+from understudy.models.settings import DISTILLED, STUDENT
 from understudy.recipe.load import load_recipe
 from understudy.recipe.recipe import Recipe
-from understudy.workspace.folders import DISTILLED, RESULT
+from understudy.workspace.folders import RESULT
 from understudy.workspace.recipes import saved_recipe
 
 

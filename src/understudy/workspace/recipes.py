@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from understudy.errors import RecipeError
+from understudy.artifacts.artifact import ARTIFACT, CARD
+from understudy.errors import ModelError, RecipeError
 from understudy.models.settings import STUDENT
 from understudy.recipe.load import apply_settings, load_recipe, parse_settings
 from understudy.recipe.recipe import Recipe
@@ -35,6 +36,11 @@ def evaluation_recipe(
     settings: Sequence[str] | Mapping[str, Any],
 ) -> Recipe:
     """Return the given recipe, or the one saved with the model, or one with only the task and data."""
+    if (Path(model).expanduser() / ARTIFACT).is_file():
+        raise ModelError(
+            f"{model} is an artifact: its scores are in its {CARD}. To score it on other rows, give the "
+            "student that it was made from, e.g. RUN/distilled."
+        )
     saved = saved_recipe(model)
     if recipe is None and task is None and saved is not None:
         recipe = saved

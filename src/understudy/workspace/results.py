@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from understudy.evaluation.bootstrap import Estimate
-from understudy.workspace.folders import DISTILLED
+from understudy.models.settings import DISTILLED
 from understudy.workspace.result import StageResult, read_estimates
 
 

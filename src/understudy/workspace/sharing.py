@@ -10,9 +10,9 @@ from understudy.artifacts.artifact import CARD
 from understudy.artifacts.card import Student, write_student_card
 from understudy.artifacts.upload import Content
 from understudy.errors import OutputError
-from understudy.models.settings import student_inside
+from understudy.models.settings import DISTILLED, student_inside
 from understudy.recipe.load import load_recipe
-from understudy.workspace.folders import DISTILLED, RESULT
+from understudy.workspace.folders import RESULT
 from understudy.workspace.models import refuse_unfinished
 from understudy.workspace.origin import find_origin
 from understudy.workspace.recipes import saved_recipe

@@ -20,7 +20,7 @@ from understudy.models.pretrained import (
 )
 from understudy.models.settings import student_inside
 from understudy.timing.measure import Candidate
-from understudy.workspace.folders import RESULT
+from understudy.workspace.folders import RESULT, STATE
 from understudy.workspace.models import refuse_unfinished
 from understudy.workspace.recipes import saved_recipe
 from understudy.workspace.runners import open_artifact, open_folder
@@ -53,6 +53,10 @@ def find_models(model: str) -> list[TimedModel]:
             "and they are measured together."
         )
     folder, _, form = model.partition(":") if not Path(model).exists() else (model, "", "")
+    if (Path(folder) / STATE).is_file():
+        raise ModelError(
+            f"{folder} is a whole run: give its models, e.g. {folder}/teacher {folder}/artifact."
+        )
     if (Path(folder) / ARTIFACT).is_file():
         return _forms(folder, form or None)
     if form:

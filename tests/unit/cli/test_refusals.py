@@ -54,8 +54,28 @@ MISTAKES = {
     "task": ("finetune encoder --task sst3 --data glue --output-dir o", "Did you mean 'sst2'?"),
     "both dev and split": (
         "run encoder --train rows.csv --dev rows.csv --split 0.5 --output-dir o",
-        "data.dev has others",
+        "holds out training rows to score on, and --dev",
     ),
+    "one column for both": (
+        "run encoder --train rows.csv --split 0.5 --text review --label review --output-dir o",
+        "text and label must be different columns; both are 'review'",
+    ),
+    "no model": ("run --train rows.csv --split 0.5 --output-dir o", "a model must be given"),
+    "full folder": (
+        "run encoder --train rows.csv --split 0.5 --output-dir encoder",
+        "encoder is not empty and not a run of ours",
+    ),
+    "full folder of a teacher": (
+        "finetune encoder --train rows.csv --split 0.5 --output-dir encoder",
+        "encoder is not empty and not a run of ours",
+    ),
+    "augment": ("augment encodr --task sst2 --data ./glue --output-dir o", "glue does not exist"),
+    "general": ("general ./encodr --corpus c --output-dir o", "Did you mean encoder?"),
+    "corpus": ("corpus rows.csv --set corpus.colum=x --output-dir o", "Did you mean 'column'?"),
+    "mine": ("mine rows.csv --task sst3 --output-dir o", "Did you mean 'sst2'?"),
+    "evaluate": ("evaluate ./encodr --task sst2", "Did you mean encoder?"),
+    "evaluate an artifact": ("evaluate artifact --task sst2", "artifact is an artifact: its scores are in"),
+    "export": ("export encoder --task sst3 --output-dir o", "Did you mean 'sst2'?"),
     "recipe of a plan": ("plan desk-sst", "Did you mean desk-sst2"),
     "key of a plan": ("plan desk-sst2 --set sed=1", "Did you mean 'seed'?"),
     "nothing to score on": ("run encoder --train rows.csv --output-dir o", "--split 0.1 to hold out a tenth"),
@@ -80,6 +100,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "encoder").mkdir()
     (folder / "encoder" / "config.json").write_text('{"model_type": "bert"}')
     (folder / "rows.csv").write_text("review,stars\ngood,1\nbad,0\n")
+    (folder / "artifact").mkdir()
+    (folder / "artifact" / "artifact.json").write_text("{}")
     (folder / "other.csv").write_text("a,b,c\n1,2,3\n")
     return folder
 

@@ -50,5 +50,5 @@ def test_a_column_with_almost_that_name_is_named() -> None:
     kind = get_kind("classification")
     with pytest.raises(DataError, match=r"there are 'Review', 'label'\. Did you mean 'Review'\? Name"):
         guess_columns(kind, {"text": "revew"}, ["Review", "label"], "a.csv")
-    with pytest.raises(DataError, match=r"--set data\.columns\.text=texts --set data\.columns\.label=NAME"):
+    with pytest.raises(DataError, match=r"Say it: --text texts --label NAME \(in"):
         guess_columns(kind, {}, ["id", "texts", "note"], "a.csv")

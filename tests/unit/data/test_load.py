@@ -83,8 +83,8 @@ def test_a_bad_row_is_reported_once_where_rows_are_held_out(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"train": "a.csv", "dev": "b.csv"}, "data.dev has others"),
-        ({"source": "glue"}, "there is no data.train"),
+        ({"train": "a.csv", "dev": "b.csv"}, r"--dev \(data.dev\) has others"),
+        ({"source": "glue"}, "there is no --train"),
     ],
 )
 def test_a_held_out_share_needs_training_rows_and_no_development_set(
@@ -255,3 +255,11 @@ def test_a_copy_of_a_hub_dataset(tmp_path: Path) -> None:
         {"row": 0, "text": "a", "text_pair": "c", "label": 1},
         {"row": 1, "text": "b", "text_pair": "d", "label": 0},
     ]
+
+
+def test_labels_that_look_like_lists_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "t.csv").write_text("text,label\na,sport\nb,sport;news\nc,news\n")
+    with caplog.at_level("WARNING"):
+        load_data(get_task("classification"), DataSettings(train=str(tmp_path / "t.csv")), ["train"])
+    assert "Labels such as 'sport;news' look like several labels" in caplog.text
+    assert "--task multi-label" in caplog.text

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from understudy.errors import ModelError, OutputError, RecipeError
-from understudy.pipeline.run import STATE, _make, check_folder, run_recipe
+from understudy.pipeline.run import _make, run_recipe
 from understudy.pipeline.run_stages import Stage, dump
 from understudy.recipe.load import load_recipe
+from understudy.workspace.folders import STATE, check_free
 
 
 class Kitchen:
@@ -99,9 +100,9 @@ def test_the_order_of_settings_is_no_change() -> None:
 def test_a_folder_of_another_command_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("task: mrpc\n")
     with pytest.raises(OutputError, match="not a run of ours"):
-        check_folder(tmp_path)
+        check_free(tmp_path, (STATE,))
     (tmp_path / STATE).write_text("{}")
-    check_folder(tmp_path)
+    check_free(tmp_path, (STATE,))
 
 
 def test_what_run_cannot_do_is_refused(tmp_path: Path, encoder: Path) -> None:

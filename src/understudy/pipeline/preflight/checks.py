@@ -7,7 +7,7 @@ from pathlib import Path
 
 from understudy.data.load import load_data
 from understudy.data.sources import dev_splits
-from understudy.errors import RecipeError
+from understudy.distillation.recipes import find_teacher
 from understudy.models.pretrained import (
     load_config,
     model_labels,
@@ -85,12 +85,7 @@ def preflight(recipe: Recipe, output_dir: Path) -> tuple[PlannedRun, list[Findin
     Raises:
         DataError, ModelError: if rows cannot be read or a model is missing; the message says what to do.
     """
-    teacher = recipe.teacher or (recipe.finetune.model if recipe.finetune is not None else None)
-    if teacher is None:
-        raise RecipeError(
-            "a model must be given: a fine-tuned teacher, or an encoder to fine-tune first, e.g. "
-            "understudy run bert-base-uncased --task mrpc --data nyu-mll/glue --output-dir runs/mrpc"
-        )
+    teacher = find_teacher(recipe)
     task, fine_tuned = recipe.task_definition, recipe.teacher is not None
     labels = model_labels(load_config(teacher), task) if fine_tuned else None
     data = load_data(task, recipe.data, ("train", *dev_splits(task, recipe.data)), labels=labels)

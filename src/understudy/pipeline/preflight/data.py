@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,14 +124,14 @@ def check_unseen_labels(planned: PlannedRun) -> Iterator[Finding]:
         yield Finding(
             "rare_labels",
             "warning",
-            f"these labels have hardly any training rows: {', '.join(rare)}. Is one of them a typing error?",
+            f"these labels have hardly any training rows: {_some(rare)}. Is one of them a typing error?",
         )
     missing = [planned.data.labels[label] for label in sorted(asked - seen)]
     if missing:
         yield Finding(
             "unseen_labels",
             "warning",
-            f"no training row has the label {', '.join(missing)}, and development rows do. Are the two files "
+            f"no training row has the label {_some(missing)}, and development rows do. Are the two files "
             "of one set, or was the file sorted before it was split?",
         )
 
@@ -211,6 +211,12 @@ def check_augment(planned: PlannedRun) -> Iterator[Finding]:
             f"{', '.join(config.architectures or ('none',))}). Give the pretrained model and not a "
             "fine-tuned one.",
         )
+
+
+def _some(names: Sequence[str]) -> str:
+    """List names, and count those past the tenth."""
+    rest = f" and {len(names) - 10:,} others" if len(names) > 10 else ""
+    return ", ".join(names[:10]) + rest
 
 
 def _each_label(column: Iterable[Any]) -> Iterator[int]:

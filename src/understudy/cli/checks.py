@@ -1,0 +1,47 @@
+"""Checks that a command makes before it imports torch, which takes nine seconds of a processor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from understudy.recipe.recipe import Recipe
+
+
+def check_early(recipe: Recipe, output_dir: Path | None = None, marks: Sequence[str] | None = None) -> None:
+    """Refuse a recipe whose models, files or columns do not exist, and an output folder in use.
+
+    Args:
+        marks: files of which a folder of this command has one, if they are not the usual ones.
+    """
+    from understudy.errors import require
+    from understudy.recipe.inputs import check_inputs
+    from understudy.workspace.folders import check_free
+
+    require("torch")
+    check_inputs(recipe)
+    if output_dir is not None:
+        check_free(output_dir, **({"marks": marks} if marks is not None else {}))
+
+
+def check_scoring(model: str, *, split: str | None = None, **given: Any) -> None:
+    """Refuse a model or rows to score it on that do not exist.
+
+    Args:
+        split: the split to score, if it is not a development set; its file is then looked for later.
+        given: the arguments of `evaluation_recipe`.
+    """
+    from understudy.errors import require
+    from understudy.hub import check_model_name
+    from understudy.models.settings import student_inside
+    from understudy.recipe.inputs import check_rows
+    from understudy.workspace.recipes import evaluation_recipe
+
+    require("torch")
+    check_model_name(model, "the model")
+    recipe = evaluation_recipe(student_inside(model), **given)
+    data = recipe.data
+    if split is None and (data.source or data.dev or data.dev_share):
+        check_rows(recipe.task_definition, data, has_train=False)
