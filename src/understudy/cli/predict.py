@@ -71,7 +71,14 @@ def predict_command(
     """
     from understudy.data.text_files import encoding_name
     from understudy.predictor import Predictor
-    from understudy.predictor.tables import EmptyTexts, group_texts, read_file, read_pipe, write_predictions
+    from understudy.predictor.tables import (
+        CutTexts,
+        EmptyTexts,
+        group_texts,
+        read_file,
+        read_pipe,
+        write_predictions,
+    )
 
     predictor = Predictor.from_pretrained(artifact, model=model, threads=threads)
     fields = predictor.artifact.fields
@@ -99,8 +106,9 @@ def predict_command(
         read = read_pipe(sys.stdin.buffer, fields)
     records, kept = itertools.tee(read.records)
     empty = EmptyTexts(predictor.kind, fields)
+    cut = CutTexts(predictor.artifact.max_length)
     answers = predictor.stream(empty.watch(map(read.row, records)), batch_size=batch_size)
-    pairs = zip(kept, answers, strict=True)
+    pairs = zip(kept, cut.watch(answers), strict=True)
     if output is not None:
         write_predictions(output, pairs, predictor.kind, fields)
     else:
@@ -110,8 +118,9 @@ def predict_command(
                 print(json.dumps(told | answer, ensure_ascii=False))
             else:
                 print(predictor.kind.show(answer))
-    if (said := empty.describe()) is not None:
-        typer.echo(said, err=True)
+    for said in (empty.describe(), cut.describe()):
+        if said is not None:
+            typer.echo(said, err=True)
 
 
 def _named(columns: Sequence[str], fields: Sequence[str]) -> dict[str, str]:

@@ -56,6 +56,9 @@ def run_command(
         typer.Option("--tolerate", min=0.0, help="Points that a student may lose to be ready; default 2."),
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Look for what would fail, and stop there.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Measure for half a minute how long it would take, and stop there.")
+    ] = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -95,22 +98,31 @@ def run_command(
     check_early(preliminary_recipe(model, settings=overrides, **given), output_dir, (STATE,))
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
-    from understudy.cli.summaries import print_findings, print_run
+    from understudy.cli.summaries import print_findings, print_plan, print_run
     from understudy.data.load import announce
     from understudy.distillation.agreement import resolve_distillation
     from understudy.pipeline.preflight.checks import preflight
-    from understudy.pipeline.run import announce_precision, run_from_recipe, run_recipe
+    from understudy.pipeline.run import announce_precision, announce_rows, run_from_recipe, run_recipe
+    from understudy.planning.plan import plan_from_recipe
 
     with people_on_stderr(), say_how_to_continue("with the stage that it was in"):
         built = run_recipe(model, settings=overrides, **given)
-        if check:
+        if plan:
+            cost = plan_from_recipe(built)
+            print_plan(cost)
+        elif check:
             planned, findings = preflight(resolve_distillation(built), output_dir)
             announce(planned.data)
+            announce_rows(planned)
             announce_precision(planned.recipe)
             print_findings(findings)
         else:
             result = run_from_recipe(built, output_dir, overwrite=overwrite)
             print_run(result)
+    if plan:
+        if as_json:
+            print(json.dumps(cost))
+        return
     if check:
         if as_json:
             print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False))

@@ -131,12 +131,12 @@ def print_plan(content: dict[str, Any]) -> None:
     """Print the cost of a run: its parts, then hours, disk and memory."""
     console = Console(stderr=True, highlight=False)
     table = Table(title="What it will cost", title_justify="left")
-    for heading in ("part", "steps", "tokens", "FLOP", "hours here"):
+    for heading in ("part", "steps", "tokens", "FLOP", "time here"):
         table.add_column(heading, justify="left" if heading == "part" else "right", overflow="fold")
     for part in content["parts"]:
         steps = f"{part['steps']:,}" if part["steps"] else ""
         flop = f"{part['flop']:.2g}" if part["flop"] else ""
-        table.add_row(part["name"], steps, f"{part['tokens']:.3g}", flop, f"{part['seconds'] / 3600:.2g}")
+        table.add_row(part["name"], steps, f"{part['tokens']:.3g}", flop, _duration(part["seconds"] / 3600))
     console.print(table)
     hours, assumed = content["hours"], content["assumed"]
     console.print(f"This machine, measured: {_duration(hours['this machine'])}")
@@ -217,7 +217,9 @@ def print_run(result: StageResult) -> None:
     table = Table(title=f"{content['task']}: {result.output_dir}", title_justify="left")
     metrics = list(content["models"][0]["scores"])
     table.add_column("", no_wrap=True)
-    for heading in (*metrics, "file", "1 text", "32 texts"):
+    # With two metrics, times of 32 texts do not fit a narrow terminal; they are in the report.
+    batches = ("1",) if len(metrics) > 1 and console.width < 90 else ("1", "32")
+    for heading in (*metrics, "file", *(f"{batch} text{'s' * (batch != '1')}" for batch in batches)):
         table.add_column(heading, justify="right", overflow="fold")
     for place, one in enumerate(main_models(content)):  # two lines each, for narrow terminals
         smaller = f"[dim]{one['times_smaller']:.1f}× smaller[/]" if place else ""
@@ -227,7 +229,7 @@ def print_run(result: StageResult) -> None:
             f"{one['model']}\n[dim]{one['parameters'] / 1e6:.1f}M parameters[/]",
             *(f"{score['value']:.3f}\n[dim]{score['low']:.3f}–{score['high']:.3f}[/]" for score in scores),
             f"{one['bytes'] / 1e6:.1f} MB\n{smaller}",
-            *(f"{one['milliseconds'][batch]:.1f} ms\n{faster[batch]}" for batch in ("1", "32")),
+            *(f"{one['milliseconds'][batch]:.1f} ms\n{faster[batch]}" for batch in batches),
             end_section=True,
         )
     console.print(table)

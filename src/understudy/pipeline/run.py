@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import logging
@@ -22,10 +23,11 @@ from understudy.files import write_atomically
 from understudy.kinds import get_kind, kind_names
 from understudy.models.pretrained import has_head_for, load_config
 from understudy.models.settings import student_inside
+from understudy.pipeline.estimate import estimate_training
 from understudy.pipeline.messages import show_messages
 from understudy.pipeline.preflight.checks import preflight
-from understudy.pipeline.preflight.planned_run import Finding
-from understudy.pipeline.run_stages import Stage, stages_of
+from understudy.pipeline.preflight.planned_run import Finding, PlannedRun
+from understudy.pipeline.run_stages import Stage, stages_of, usual_length
 from understudy.pipeline.student import Distilled, student_name
 from understudy.pipeline.summary import summarize
 from understudy.recipe.load import build_recipe, parse_settings, without_none
@@ -176,13 +178,49 @@ def run_from_recipe(
     # Otherwise each stage would repeat the announcement.
     logging.getLogger(announce.__module__).setLevel(logging.WARNING)
     try:
-        seconds = _make_all(list(stages_of(planned, callbacks)), output_dir)
-        logger.info("All of it took %s.", _clock(time.monotonic() - started))
+        stages = list(stages_of(planned, callbacks))
+        is_new = not any((output_dir / stage.finished).exists() for stage in stages)
+        announce_rows(planned)
+        if is_new:
+            announce_time(planned)
+        seconds = _make_all(stages, output_dir)
+        logger.info("%s took %s.", "All of it" if is_new else "This call", _clock(time.monotonic() - started))
     finally:
         logging.getLogger(announce.__module__).setLevel(logging.NOTSET)
     content = summarize(recipe, output_dir) | {"seconds": seconds}
     write_result(output_dir, content)
     return Distilled(output_dir, content)
+
+
+def announce_rows(planned: PlannedRun) -> None:
+    """Log how many rows there are of each sort."""
+    counts = {split: len(rows) for split, rows in planned.data.splits.items()}
+    logger.info("Rows: %s", ", ".join(f"{count:,} {split}" for split, count in counts.items()))
+
+
+def announce_time(planned: PlannedRun) -> None:
+    """Log about how long the training will take, and until when."""
+    seconds = estimate_training(planned, usual_length(planned))
+    if seconds is not None:
+        end = datetime.datetime.now() + datetime.timedelta(seconds=seconds)  # local time, for people
+        besides = "augmentation, export and timing" if planned.recipe.augment else "export and timing"
+        logger.info(
+            "Training takes about %s here, until about %s; %s come on top.",
+            _rough(seconds),
+            f"{end:%H:%M}",
+            besides,
+        )
+
+
+def _rough(seconds: float) -> str:
+    """
+    >>> _rough(40), _rough(400), _rough(9000)
+    ('a minute', '7 minutes', '2.5 hours')
+    """
+    minutes = seconds / 60
+    if minutes < 1.5:
+        return "a minute"
+    return f"{minutes:.0f} minutes" if minutes < 100 else f"{minutes / 60:.1f} hours"
 
 
 def announce_precision(recipe: Recipe) -> None:

@@ -67,6 +67,7 @@ def summarize(recipe: Recipe, folder: Path) -> dict[str, Any]:
                 },
             }
         )
+    constant = constant_answers(folder / EVALUATION / PREDICTIONS, split)
     content = {
         "stage": "run",
         "task": recipe.task,
@@ -77,8 +78,9 @@ def summarize(recipe: Recipe, folder: Path) -> dict[str, Any]:
         "difference": evaluation["difference"],
         "agreement": evaluation.get("agreement", {}),
         "counts": {**distilled["counts"], **evaluation["counts"]},
+        "constant": list(constant),
         "notes": [
-            *constant_answers(folder / EVALUATION / PREDICTIONS, split),
+            *(note_constant(who, answer) for who, answer in constant.items()),
             *([_AGREEMENT] if distilled.get("labels_from") == "teacher" else []),
         ],
         "models": rows,
@@ -107,18 +109,22 @@ def _who(timed: str) -> str:
     return "student" if last == DISTILLED else f"{'teacher' if folder == TEACHER_INT8 else 'student'}, {form}"
 
 
-def constant_answers(file: Path, split: str) -> list[str]:
-    """Return a note for each model that gives the same answer to every row."""
-    rows, notes = read_predictions(file, split), []
+def constant_answers(file: Path, split: str) -> dict[str, str]:
+    """Return the models that give the same answer to every row, `teacher` or `student`, with that answer."""
+    rows, found = read_predictions(file, split), {}
     for who, name in (("teacher", "against"), ("student", "prediction")):
         answers = {json.dumps(row[name]) for row in rows}
         if len(answers) == 1 and len(rows) > 1 and not isinstance(rows[0][name], float):
-            notes.append(
-                f"The {who} gives the same answer to every row: {answers.pop()}. It has learnt nothing yet, "
-                "and its score is what that one answer gets. Train it longer, or with another learning "
-                "rate."
-            )
-    return notes
+            found[who] = answers.pop()
+    return found
+
+
+def note_constant(who: str, answer: str) -> str:
+    """Say that a model gives one answer to every row."""
+    return (
+        f"The {who} gives the same answer to every row: {answer}. It has learnt nothing yet, and its score "
+        "is what that one answer gets. Train it longer, or with another learning rate."
+    )
 
 
 def scores_line(content: Mapping[str, Any]) -> str:

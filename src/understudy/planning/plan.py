@@ -6,13 +6,17 @@ other hardware are computed from its peak rate and an assumed utilisation, which
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import logging
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from understudy.data.load import announce
 from understudy.distillation.agreement import resolve_distillation
+from understudy.distillation.rows import prepare
 from understudy.errors import RecipeError
 from understudy.planning.cost import Cost
 from understudy.planning.steps import (
@@ -101,10 +105,11 @@ def _measure_both(recipe: Recipe, folder: Path, seconds: float) -> Cost:
         )
     first = teacher_part(recipe)
     teacher = cost_of_finetuning(first, folder / "teacher", seconds / 2)
-    save_untrained(first, folder / "stand-in")
-    student = cost_of_distillation(
-        distill_part(recipe, str(folder / "stand-in"), folder), folder / "student", seconds / 2
-    )
+    with _rows_announced():
+        save_untrained(first, folder / "stand-in")
+        student = cost_of_distillation(
+            distill_part(recipe, str(folder / "stand-in"), folder), folder / "student", seconds / 2
+        )
     return Cost(
         [*teacher.parts, *student.parts],
         # The teacher's checkpoints are gone before the student's are written.
@@ -115,3 +120,16 @@ def _measure_both(recipe: Recipe, folder: Path, seconds: float) -> Cost:
         max(teacher.weights, student.weights),
         student.is_half,
     )
+
+
+@contextlib.contextmanager
+def _rows_announced() -> Iterator[None]:
+    """Keep what was said of the rows from being said again."""
+    loggers = [logging.getLogger(module) for module in (announce.__module__, prepare.__module__)]
+    for one in loggers:
+        one.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        for one in loggers:
+            one.setLevel(logging.NOTSET)

@@ -65,7 +65,7 @@ def _time_steps(run: Callable[[int], float], seconds: float) -> tuple[int, float
     return (wanted, run(wanted)) if wanted > steps else (steps, taken)
 
 
-def _num_steps(arguments: TrainingArguments, num_rows: int) -> int:
+def num_steps(arguments: TrainingArguments, num_rows: int) -> int:
     """Return the number of steps of an ordinary training run."""
     if arguments.max_steps > 0:
         return int(arguments.max_steps)
@@ -156,7 +156,7 @@ def _task_part(
     flop_of_a_token: Callable[[float], float],
 ) -> Part:
     """Estimate a stage on a task's rows; the cost of a row does not depend on its batch."""
-    steps = [_num_steps(arguments, len(prepared.epoch)) for arguments in trials]
+    steps = [num_steps(arguments, len(prepared.epoch)) for arguments in trials]
     rows = sum(count * whole_batch(arguments) for count, arguments in zip(steps, trials, strict=True))
     length = _mean_length(prepared)
     tokens = rows * length
@@ -219,7 +219,7 @@ def cost_of_distillation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     check_distillation(run)
     teacher_config = load_config(recipe.teacher)
     student, _ = start_student(recipe, prepared, arguments, sample_rows=1)
-    stages = _stages(recipe)
+    stages = stage_choices(recipe)
     parts = _answers(run, teacher_config, folder)
     for name, choices in stages.items():
         settings = choices[0]
@@ -274,7 +274,7 @@ def _seconds_of_a_row(run: Distillation, name: str, settings: Any, seconds: floa
     return taken / (steps * batch)
 
 
-def _stages(recipe: Recipe) -> dict[str, list[Any]]:
+def stage_choices(recipe: Recipe) -> dict[str, list[Any]]:
     """Return the stages that are trained, each with every combination of values to train."""
     names = [name for name in STAGES if getattr(recipe, name) is not None]
     if recipe.method == "patient" and not (recipe.soft_labels and recipe.soft_labels.search):

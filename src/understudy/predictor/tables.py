@@ -181,6 +181,33 @@ class EmptyTexts:
         return f"rows {shown}{more}, counted from 1, are empty; they were still predicted."
 
 
+@dataclass
+class CutTexts:
+    """Counts predictions whose text was longer than the model reads.
+
+    Attributes:
+        max_length: the number of tokens that the model reads.
+    """
+
+    max_length: int
+    count: int = 0
+    total: int = 0
+
+    def watch(self, answers: Iterable[Prediction]) -> Iterator[Prediction]:
+        """Yield the predictions unchanged."""
+        for answer in answers:
+            self.total += 1
+            self.count += bool(answer.get("truncated"))
+            yield answer
+
+    def describe(self) -> str | None:
+        """Return how many texts were cut, or None if none was."""
+        if not self.count:
+            return None
+        what = "text is" if self.total == 1 else f"of {self.total:,} texts are"
+        return f"{self.count:,} {what} longer than {self.max_length} tokens; the rest of it was not read."
+
+
 def _is_blank(value: Any) -> bool:
     return not value.strip() if isinstance(value, str) else not value
 

@@ -47,7 +47,9 @@ def _abstaining(calibration: Mapping[str, Any]) -> str:
         [f"{100 * row['share']:.0f} %", f"{row['threshold']:.2f}", f"{row['accuracy']:.3f}"]
         for row in calibration["answered"]
     ]
-    note = "<p>If the student answers only above a probability, it is right more often:</p>"
+    gains = calibration["answered"][-1]["accuracy"] > calibration["answered"][0]["accuracy"]
+    more = "it is right more often" if gains else "it is not right more often: its confidence says little"
+    note = f"<p>If the student answers only above a probability, {more}:</p>"
     return note + table(["answered", "from", "accuracy"], lines)
 
 

@@ -63,6 +63,11 @@ def headline(summary: Mapping[str, Any]) -> str:
     kept = (
         f"keeps {after / before:.1%} of its teacher's {metric}" if before > 0 else f"has {metric} {after:.3f}"
     )
+    if "student" in summary["constant"]:
+        return (
+            f"The student has learnt nothing yet: it gives one answer to every row, which has {metric} "
+            f"{after:.3f} against {before:.3f}."
+        )
     times = speed_at(shipped, "1")["times_faster"]
     faster = f" and {say_ratio(times)}" if times is not None else ""
     return (

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import yaml
 
 from understudy.report.figures import (
     find_model,
@@ -19,6 +20,7 @@ from understudy.report.figures import (
     speed_at,
 )
 from understudy.timing.rounds import say_speed
+from understudy.workspace.folders import RECIPE
 
 Level = Literal["ready", "close", "not ready"]
 _FEW_ROWS = 2_000
@@ -62,6 +64,8 @@ def judge_student(summary: Mapping[str, Any], folder: Path, tolerate: float) -> 
     difference = shipped_difference(summary)
     low, value, high = (100 * difference[name] for name in ("low", "value", "high"))
     level: Level = "ready" if low >= -tolerate else "not ready" if high < -tolerate else "close"
+    if "student" in summary["constant"]:
+        level = "not ready"  # whatever its one answer scores
     lost = f"loses {-value:.1f} points" if value < 0 else f"gains {value:.1f} points"
     sentence = (
         f"{level.capitalize()}: it {lost} of {metric} against its teacher (95 %: {low:+.1f} to {high:+.1f}); "
@@ -118,7 +122,11 @@ def find_causes(
         causes.append(f"Its loss was still falling: by {fallen:.0%} over the last fifth of the steps.")
         steps.append(f"--set {name.replace('-', '_')}.training.max_steps={3 * stage['steps']}")
     num_rows = sum(summary["counts"].get(split, {}).get("rows", 0) for split in ("train", "unlabelled"))
-    if num_rows < _FEW_ROWS:
+    max_rows = _max_rows(folder)
+    if max_rows is not None and num_rows >= max_rows:
+        causes.append(f"It learnt from {num_rows:,} rows, because data.max_rows left the others out.")
+        steps.append("--set data.max_rows=null")
+    elif num_rows < _FEW_ROWS:
         causes.append(
             f"It learnt from {num_rows:,} rows only. More text of the task helps, without labels too; "
             "`understudy mine` finds some in a corpus."
@@ -130,6 +138,15 @@ def find_causes(
         )
         steps.append("--student 6l-384d")
     return causes, steps
+
+
+def _max_rows(folder: Path) -> int | None:
+    """Return the limit of training rows in the recipe of a distillation; None if it has none."""
+    file = folder / RECIPE
+    if not file.is_file():
+        return None
+    found: int | None = yaml.safe_load(file.read_text("utf-8")).get("data", {}).get("max_rows")
+    return found
 
 
 def still_falling(file: Path) -> float | None:

@@ -15,17 +15,25 @@ def summary(times_faster: float | None, cpu_times_faster: float | None) -> dict[
         return {"model": name, "scores": {"accuracy": {"value": score}}, "times_smaller": smaller, **speed}
 
     return {
+        "constant": [],
         "models": [
             model("teacher", 0.9, 1.0, 1.0, 1.0),
             model("student", 0.88, 2.0, 3.0, 3.0),
             model("student, int8", 0.855, 9.2, times_faster, cpu_times_faster),
-        ]
+        ],
     }
 
 
 def test_the_headline_says_what_is_kept() -> None:
     assert headline(summary(20.0, 19.0)) == (
         "A student 9.2 times smaller and 20 times faster keeps 95.0% of its teacher's accuracy: 0.855 "
+        "against 0.900."
+    )
+
+
+def test_a_student_that_gives_one_answer_is_not_praised() -> None:
+    assert headline(summary(20.0, 19.0) | {"constant": ["student"]}) == (
+        "The student has learnt nothing yet: it gives one answer to every row, which has accuracy 0.855 "
         "against 0.900."
     )
 

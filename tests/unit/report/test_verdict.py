@@ -45,6 +45,7 @@ def summary(
         "split": "dev",
         "difference": {"dev": {"accuracy": {"low": low, "value": value, "high": high}}},
         "stages": {"intermediate": {"steps": 600}, "prediction": {"steps": 300}},
+        "constant": [],
         "counts": {"train": {"rows": rows}, "dev": {"rows": 100}},
     }
 
@@ -89,6 +90,19 @@ def test_a_falling_loss_asks_for_more_steps(tmp_path: Path) -> None:
     verdict = judge_student(summary(-0.1, -0.08, -0.06), tmp_path, 2.0)
     assert "still falling: by 27% over the last fifth" in verdict.causes[0]
     assert verdict.steps == ("--set prediction.training.max_steps=900",)
+
+
+def test_rows_that_were_left_out_come_first(tmp_path: Path) -> None:
+    write_losses(tmp_path, [1.0] * 10)
+    (tmp_path / "recipe.yaml").write_text("data: {max_rows: 300}\n")
+    verdict = judge_student(summary(-0.1, -0.08, -0.06, rows=300), tmp_path, 2.0)
+    assert verdict.causes == ("It learnt from 300 rows, because data.max_rows left the others out.",)
+    assert verdict.steps == ("--set data.max_rows=null",)
+
+
+def test_one_answer_to_every_row_is_never_ready(tmp_path: Path) -> None:
+    constant = summary(-0.01, 0.0, 0.01) | {"constant": ["student"]}
+    assert judge_student(constant, tmp_path, 2.0).level == "not ready"
 
 
 def test_few_rows_ask_for_more(tmp_path: Path) -> None:
