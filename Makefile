@@ -8,7 +8,7 @@ setup:  ## a virtual environment with pinned versions
 	test -x $(BIN)/python || python3 -m venv $(VENV)
 	# torch first and exact: a looser requirement fetches several GB of CUDA packages.
 	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[train,dev,docs,openvino,scale]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[train,serve,dev,docs,openvino,scale]'
 
 fix:  ## format, and mend what can be mended
 	$(BIN)/ruff format .

@@ -42,18 +42,19 @@ class MissingExtraError(UnderstudyError, ImportError):
     """A package from an extra is not installed."""
 
     @classmethod
-    def of(cls, error: ModuleNotFoundError) -> MissingExtraError:
+    def of(cls, error: ModuleNotFoundError, extra: str = "train") -> MissingExtraError:
         """Build the error from a missing module, with the command that installs it."""
         return cls(
             f"this needs the package {error.name}, which is not installed: "
-            "pip install 'understudy-distill[train]'"
+            f"pip install 'understudy-distill[{extra}]'"
         )
 
 
-def require(package: str) -> None:
+def require(package: str, extra: str = "train") -> None:
     """Refuse a command whose extra is not installed, without importing the package."""
     if importlib.util.find_spec(package) is None:
-        raise MissingExtraError.of(ModuleNotFoundError(f"no module named {package!r}", name=package))
+        missing = ModuleNotFoundError(f"no module named {package!r}", name=package)
+        raise MissingExtraError.of(missing, extra)
 
 
 class DataError(UnderstudyError):

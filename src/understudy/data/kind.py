@@ -64,6 +64,7 @@ class RowKind(ABC):
         accepts_predictions: whether soft labels may come from a file of predictions.
         outputs: names of the model's outputs.
         is_per_token: whether outputs have a value for each token.
+        list_fields: inputs that are lists of strings.
         sentence_fields: inputs that are plain text, for which similar sentences can be found in a corpus.
         metrics, max_length, unanswerable: defaults for a user's own files of this kind.
         example: an example input for the model card.
@@ -84,6 +85,7 @@ class RowKind(ABC):
     accepts_predictions: ClassVar[bool] = False
     outputs: ClassVar[tuple[str, ...]] = ("logits",)
     is_per_token: ClassVar[bool] = False
+    list_fields: ClassVar[tuple[str, ...]] = ()
     sentence_fields: ClassVar[tuple[str, ...]] = ()
     metrics: ClassVar[tuple[str, ...]]
     max_length: ClassVar[int] = 128

@@ -35,6 +35,7 @@ class MultipleChoiceRows(RowKind):
             "score", "rating", "y", "answer",
         ),
     }  # fmt: skip
+    list_fields = ("choices",)
     metrics = ("accuracy",)
     max_length = 512
     example = '{"context": "…", "question": "…", "choices": ["one", "two"]}'

@@ -31,6 +31,7 @@ class TokenClassificationRows(RowKind):
     label_field = "tags"
     has_named_labels = True
     is_per_token = True
+    list_fields = ("words",)
     metrics = ("span_f1",)
     example = '"A text with names in it."'
 

@@ -1,0 +1,236 @@
+"""The HTTP application: predictions as plain JSON and by the Open Inference Protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
+from importlib.metadata import version
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from understudy.data.kind import Prediction
+from understudy.errors import DataError, MissingExtraError
+from understudy.serve.form import render_form
+from understudy.serve.gate import Gate, RequestError, error_response, read_body
+from understudy.serve.metrics import CONTENT_TYPE, count_predictions, render
+from understudy.serve.models import Models, ServedModel
+from understudy.serve.settings import Limits, ServeSettings
+from understudy.serve.tensors import HEADER, describe_model, parse_infer, parse_json, write_infer
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[Request], Awaitable[Response]]
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+class Server:
+    """The handlers of the application.
+
+    Args:
+        models: what answers.
+        limits: the largest requests that are accepted.
+    """
+
+    def __init__(self, models: Models, limits: Limits) -> None:
+        self.models, self.limits = models, limits
+        self.is_draining = False
+
+    async def live(self, _: Request) -> Response:
+        return JSONResponse({"live": True})
+
+    async def ready(self, _: Request) -> Response:
+        """Say whether new requests should come here: not any more once the worker is about to stop."""
+        return JSONResponse({"ready": not self.is_draining}, 503 if self.is_draining else 200)
+
+    async def about(self, _: Request) -> Response:
+        return JSONResponse(
+            {
+                "name": "understudy",
+                "version": version("understudy-distill"),
+                "extensions": ["binary_tensor_data"],
+                "models": [model.name for model in self.models],
+            }
+        )
+
+    async def describe(self, request: Request) -> Response:
+        model = self._model(request)
+        return JSONResponse(describe_model(model.name, model.predictor.artifact.fields, model.sample))
+
+    async def model_ready(self, request: Request) -> Response:
+        self._model(request)
+        return await self.ready(request)
+
+    async def metrics(self, _: Request) -> Response:
+        return Response(render(), media_type=CONTENT_TYPE)
+
+    async def form(self, request: Request) -> Response:
+        return HTMLResponse(render_form(self._model(request)))
+
+    async def predict(self, request: Request) -> Response:
+        """Predict one row, or the rows of a list: `{"text": …}` or `{"rows": [{"text": …}, …]}`."""
+        model = self._model(request)
+        content = parse_json(await read_body(request, self.limits))
+        if "rows" not in content:
+            return JSONResponse((await self._predict(request, model, [content]))[0])
+        if len(content) > 1 or not isinstance(content["rows"], list):
+            raise DataError('rows must be a list and stand alone: {"rows": [{"text": "…"}, …]}.')
+        return JSONResponse({"predictions": await self._predict(request, model, content["rows"])})
+
+    async def infer(self, request: Request) -> Response:
+        """Predict the rows of named tensors, by the Open Inference Protocol."""
+        model = self._model(request)
+        predictor, sample = model.predictor, model.sample
+        body = await read_body(request, self.limits)
+        asked = parse_infer(body, request.headers.get(HEADER), predictor.kind, predictor.artifact.fields)
+        predictions = await self._predict(request, model, asked.rows)
+        content, size = write_infer(model.name, asked, predictions, sample)
+        if size is None:
+            return Response(content, media_type="application/json")
+        return Response(content, headers={HEADER: str(size)}, media_type="application/octet-stream")
+
+    def _model(self, request: Request) -> ServedModel:
+        name = request.path_params.get("name")
+        model = self.models.find(name)
+        if model is None:
+            known = ", ".join(model.name for model in self.models)
+            raise RequestError(404, f"there is no model {name!r}; there are {known}.")
+        return model
+
+    async def _predict(self, request: Request, model: ServedModel, rows: Sequence[Any]) -> list[Prediction]:
+        if len(rows) > self.limits.rows:
+            raise RequestError(
+                413, f"a request may have at most {self.limits.rows:,} rows; got {len(rows):,}."
+            )
+        for number, row in enumerate(rows):
+            if _num_characters(row) > self.limits.characters:
+                raise RequestError(413, f"row {number} has more than {self.limits.characters:,} characters.")
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                predictions = await self.models.predict(model, rows)
+        except TimeoutError:
+            raise RequestError(504, f"the answer took longer than {self.limits.seconds:g} seconds.") from None
+        count_predictions(model.name, predictions)
+        request.scope["understudy"].update(model=model.name, rows=len(rows))
+        return predictions
+
+
+def _num_characters(row: Any) -> int:
+    """Return how much text a row has, whatever form it was sent in."""
+    if isinstance(row, str):
+        return len(row)
+    if isinstance(row, dict):
+        return sum(map(_num_characters, row.values()))
+    return sum(map(_num_characters, row)) if isinstance(row, list) else 0
+
+
+def create_app(settings: ServeSettings) -> Gate:
+    """Build the application; its artifacts are opened now."""
+    models = Models(settings.models, form=settings.form, threads=settings.threads)
+    server = Server(models, settings.limits)
+    infer = ["/v2/models/{name}/infer", "/v2/models/{name}/versions/{version}/infer"]
+    about = ["/v2/models/{name}", "/v2/models/{name}/versions/{version}"]
+    routes: list[tuple[str, Handler, str]] = [
+        ("/v2/health/live", server.live, "GET"),
+        ("/v2/health/ready", server.ready, "GET"),
+        ("/v2", server.about, "GET"),
+        *((path, server.describe, "GET") for path in about),
+        *((f"{path}/ready", server.model_ready, "GET") for path in about),
+        *((path, server.infer, "POST") for path in infer),
+        ("/predict", server.predict, "POST"),
+        ("/predict/{name}", server.predict, "POST"),
+        ("/metrics", server.metrics, "GET"),
+        ("/", server.form, "GET"),
+    ]
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        _drain_on_sigterm(gate, server, settings.drain_seconds)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_watch, models)
+            yield
+            tasks.cancel_scope.cancel()
+
+    app = Starlette(
+        routes=[Route(path, _answer(handler), methods=[method]) for path, handler, method in routes],
+        lifespan=lifespan,
+    )
+    gate = Gate(
+        app,
+        limits=settings.limits,
+        api_key=settings.api_key(),
+        span=_tracer() if settings.trace else None,
+    )
+    return gate
+
+
+def app_from_environment() -> Gate:
+    """Build the application of a worker process."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    return create_app(ServeSettings.read())
+
+
+def _answer(handler: Handler) -> Handler:
+    """Return a handler that answers refusals as JSON."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except RequestError as error:
+            return error_response(error)
+        except DataError as error:
+            return error_response(RequestError(400, str(error)))
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it
+
+    return answer
+
+
+async def _watch(models: Models) -> None:
+    """Open artifacts anew when they change, or at once after SIGHUP."""
+    asked = asyncio.Event()
+    with contextlib.suppress(NotImplementedError, AttributeError):  # no such signal on Windows
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, asked.set)
+    while True:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SECONDS_BETWEEN_LOOKS):
+                await asked.wait()
+        force = asked.is_set()
+        asked.clear()
+        await anyio.to_thread.run_sync(lambda force=force: models.refresh(force=force))  # type: ignore[misc]
+
+
+def _drain_on_sigterm(gate: Gate, server: Server, seconds: float) -> None:
+    """After SIGTERM go on for a while: not ready any more, and each answer asks its client to leave.
+
+    Otherwise a request that is on its way while its connection is closed would be lost.
+    """
+    stop, loop = signal.getsignal(signal.SIGTERM), asyncio.get_running_loop()
+    if not callable(stop):  # it is uvicorn's; in a test there is none
+        return
+
+    def drain(number: int, frame: Any) -> None:
+        gate.is_draining = server.is_draining = True
+        loop.call_soon_threadsafe(lambda: loop.call_later(seconds, stop, number, frame))
+
+    signal.signal(signal.SIGTERM, drain)
+
+
+def _tracer() -> Callable[[str], AbstractContextManager[Any]]:
+    """Return a function that starts a span of OpenTelemetry."""
+    try:
+        from opentelemetry import trace
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            "--trace needs OpenTelemetry: pip install opentelemetry-distro opentelemetry-exporter-otlp."
+        ) from error
+    return trace.get_tracer("understudy").start_as_current_span
