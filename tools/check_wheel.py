@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 import venv
 from pathlib import Path
 
@@ -59,7 +62,58 @@ def main() -> None:
         figures = {"megabytes": round(megabytes, 1), "seconds_to_first_prediction": round(seconds, 3)}
         biggest = sorted(((size_of(path), path.name) for path in site.iterdir()), reverse=True)[:6]
         figures["largest"] = {name: round(size / 1e6, 1) for size, name in biggest}
+        figures["serve"] = check_container(place, wheel, artifact, site)
         print(json.dumps(figures))
+
+
+def check_container(place: Path, wheel: Path, artifact: Path, site: Path) -> dict[str, float]:
+    """Follow the steps of a container's Dockerfile here, and ask its server as another user.
+
+    Returns:
+        Megabytes that `[serve]` adds, seconds until the server is ready, megabytes of an idle worker.
+    """
+    import psutil
+
+    from understudy.serve.container import write_container
+
+    container, bin_folder = place / "container", place / "empty" / "bin"
+    write_container(artifact, container)
+    shutil.copy2(wheel, container / "wheels")
+    before = size_of(site)
+    install = [str(bin_folder / "python"), "-m", "pip", "install", "--quiet", "--no-compile"]
+    run([*install, "--find-links", str(container / "wheels"), "-r", str(container / "requirements.txt")])
+    added = (size_of(site) - before) / 1e6
+    lines = (container / "Dockerfile").read_text("utf-8").splitlines()
+    (command,) = (json.loads(line.removeprefix("CMD ")) for line in lines if line.startswith("CMD ["))
+    command = [one.replace("/artifact", str(container / "artifact")) for one in command]
+    command = [str(bin_folder / command[0]), *command[1:-1], "0", "--workers", "1"]
+    run(["chmod", "-R", "a-w,a+rX", str(container)])
+    place.chmod(0o755)
+    scratch = place / "tmp"
+    scratch.mkdir()
+    scratch.chmod(0o777)
+    nobody = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
+    environment = {"PATH": str(bin_folder), "TMPDIR": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"}
+    started = time.perf_counter()
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd="/", **nobody)
+    try:
+        said = next(line for line in server.stderr if line.startswith("Serving"))
+        url = said.split()[-1].replace("0.0.0.0", "127.0.0.1")
+        with urllib.request.urlopen(f"{url}/v2/health/ready", timeout=30) as ready:
+            assert ready.status == 200, said
+        seconds = time.perf_counter() - started
+        asked = urllib.request.Request(f"{url}/predict", b'{"text": "a good film"}')
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            assert json.load(answer)["label"] in ("pos", "neg")
+        memory = psutil.Process(server.pid).memory_info().rss / 1e6
+    finally:
+        server.terminate()
+        server.wait(30)
+    return {
+        "megabytes_more": round(added, 1),
+        "seconds_to_ready": round(seconds, 2),
+        "worker_megabytes": round(memory, 1),
+    }
 
 
 def run(command: list[str]) -> str:

@@ -47,7 +47,7 @@ def augment_command(
     from understudy.distillation.recipes import augment_recipe
 
     given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": settings or ()}
-    check_early(augment_recipe(model, **given), output_dir)
+    check_early(lambda: augment_recipe(model, **given), output_dir)
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_augmented

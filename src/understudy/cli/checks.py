@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,13 @@ if TYPE_CHECKING:
     from understudy.recipe.recipe import Recipe
 
 
-def check_early(recipe: Recipe, output_dir: Path | None = None, marks: Sequence[str] | None = None) -> None:
+def check_early(
+    build: Callable[[], Recipe], output_dir: Path | None = None, marks: Sequence[str] | None = None
+) -> None:
     """Refuse a recipe whose models, files or columns do not exist, and an output folder in use.
 
     Args:
+        build: returns the recipe; not called if the extra `train` is not installed.
         marks: files of which a folder of this command has one, if they are not the usual ones.
     """
     from understudy.errors import require
@@ -21,7 +24,7 @@ def check_early(recipe: Recipe, output_dir: Path | None = None, marks: Sequence[
     from understudy.workspace.folders import check_free
 
     require("torch")
-    check_inputs(recipe)
+    check_inputs(build())
     if output_dir is not None:
         check_free(output_dir, **({"marks": marks} if marks is not None else {}))
 

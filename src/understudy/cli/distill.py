@@ -93,7 +93,7 @@ def distill_command(
     }
     given: dict[str, Any] = {"student": student, "method": method, "predictions": predictions}
     given |= {"task": task, "data": data, "recipe": recipe, "settings": overrides}
-    check_early(distill_recipe(teacher, **given), output_dir)
+    check_early(lambda: distill_recipe(teacher, **given), output_dir)
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_scores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,6 @@ import typer
 from understudy.cli.options import (
     DataOption,
     JsonOption,
-    OutputOption,
     OverwriteOption,
     RecipeOption,
     SetOption,
@@ -19,7 +19,13 @@ from understudy.cli.options import (
 
 def export_command(
     student: Annotated[str, typer.Argument(help="Fine-tuned model: folder or hub name.", show_default=False)],
-    output_dir: OutputOption,
+    output_dir: Annotated[
+        Path | None, typer.Option("--output-dir", help="Gets the artifact.", show_default=False)
+    ] = None,
+    container: Annotated[
+        Path | None,
+        typer.Option("--container", help="Gets a Dockerfile, compose and Kubernetes files that serve it."),
+    ] = None,
     tolerance: Annotated[
         float, typer.Option("--tolerance", min=0.0, help="Points that int8 may lose on a dev set.")
     ] = 0.5,
@@ -41,11 +47,23 @@ def export_command(
 
     `understudy predict artifacts/mrpc "A cat sleeps." "There is a sleeping cat."`
 
+    `understudy export artifacts/mrpc --container docker/` writes the files of a container that serves it.
+
     The fp32 file must reproduce torch's outputs, and int8 must keep the score on the dev set; otherwise the
     parts that it hurts most stay in fp32, or nothing is written. The folder holds everything that predictions
     need, and a model card.
     """
+    from understudy.artifacts.artifact import ARTIFACT
     from understudy.cli.checks import check_scoring
+    from understudy.errors import RecipeError
+
+    if container is not None and (Path(student).expanduser() / ARTIFACT).is_file():
+        if output_dir is not None:
+            raise RecipeError(f"{student} is an artifact already: leave --output-dir out.")
+        _write_container(Path(student), container)
+        return
+    if output_dir is None:
+        raise RecipeError("--output-dir must be given: the folder that gets the artifact.")
 
     given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": settings or ()}
     check_scoring(student, **given)
@@ -66,5 +84,14 @@ def export_command(
             overwrite=overwrite,
         )
         print_exported(result)
+    if container is not None:
+        _write_container(output_dir, container)
     if as_json:
         print_json(result)
+
+
+def _write_container(artifact: Path, folder: Path) -> None:
+    from understudy.serve.container import write_container
+
+    files = write_container(artifact, folder)
+    typer.echo(f"{folder}: {', '.join(files)}. Build it: docker build --tag student {folder}", err=True)

@@ -61,7 +61,7 @@ def finetune_command(
         **parse_settings(settings or ()),
     }
     given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": overrides}
-    check_early(finetune_recipe(model, **given), output_dir)
+    check_early(lambda: finetune_recipe(model, **given), output_dir)
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_scores

@@ -42,7 +42,7 @@ def general_command(
 
     given: dict[str, Any] = {"corpus": corpus, "student": student, "recipe": recipe}
     given["settings"] = settings or ()
-    check_early(general_recipe(teacher, **given), output_dir)
+    check_early(lambda: general_recipe(teacher, **given), output_dir)
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_general

@@ -31,7 +31,7 @@ def plan_command(
     from understudy.cli.checks import check_early
     from understudy.recipe.load import load_recipe
 
-    check_early(load_recipe(recipe, settings or ()))
+    check_early(lambda: load_recipe(recipe, settings or ()))
 
     from understudy.cli.console import people_on_stderr
     from understudy.cli.summaries import print_plan

@@ -95,7 +95,7 @@ def run_command(
         **parse_settings(settings or ()),
     }
     given: dict[str, Any] = {"student": student, "task": task, "data": data, "recipe": recipe}
-    check_early(preliminary_recipe(model, settings=overrides, **given), output_dir, (STATE,))
+    check_early(lambda: preliminary_recipe(model, settings=overrides, **given), output_dir, (STATE,))
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_findings, print_plan, print_run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -111,12 +112,13 @@ class Server:
             raise RequestError(
                 413, f"a request may have at most {self.limits.rows:,} rows; got {len(rows):,}."
             )
-        for number, row in enumerate(rows):
-            if _num_characters(row) > self.limits.characters:
+        sizes = [_num_characters(row) for row in rows]
+        for number, size in enumerate(sizes):
+            if size > self.limits.characters:
                 raise RequestError(413, f"row {number} has more than {self.limits.characters:,} characters.")
         try:
             async with asyncio.timeout(self.limits.seconds):
-                predictions = await self.models.predict(model, rows)
+                predictions = await self.models.predict(model, rows, sum(sizes))
         except TimeoutError:
             raise RequestError(504, f"the answer took longer than {self.limits.seconds:g} seconds.") from None
         count_predictions(model.name, predictions)
@@ -140,14 +142,15 @@ def create_app(settings: ServeSettings) -> Gate:
     infer = ["/v2/models/{name}/infer", "/v2/models/{name}/versions/{version}/infer"]
     about = ["/v2/models/{name}", "/v2/models/{name}/versions/{version}"]
     routes: list[tuple[str, Handler, str]] = [
+        # In the order in which they are looked through.
+        ("/predict", server.predict, "POST"),
+        ("/predict/{name}", server.predict, "POST"),
+        *((path, server.infer, "POST") for path in infer),
         ("/v2/health/live", server.live, "GET"),
         ("/v2/health/ready", server.ready, "GET"),
         ("/v2", server.about, "GET"),
         *((path, server.describe, "GET") for path in about),
         *((f"{path}/ready", server.model_ready, "GET") for path in about),
-        *((path, server.infer, "POST") for path in infer),
-        ("/predict", server.predict, "POST"),
-        ("/predict/{name}", server.predict, "POST"),
         ("/metrics", server.metrics, "GET"),
         ("/", server.form, "GET"),
     ]
@@ -155,6 +158,8 @@ def create_app(settings: ServeSettings) -> Gate:
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         _drain_on_sigterm(gate, server, settings.drain_seconds)
+        gc.collect()
+        gc.freeze()  # what is here now stays: the collector need not look at it again
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_watch, models)
             yield

@@ -18,6 +18,8 @@ from understudy.predictor import Predictor
 
 logger = logging.getLogger(__name__)
 
+_SHORT = 1_000  # characters, about 250 tokens
+
 
 class ServedModel:
     """An artifact that answers, and is opened anew when its folder changes.
@@ -69,11 +71,6 @@ class ServedModel:
         logger.info("%s: a new artifact answers", self.name)
         return True
 
-    async def predict(self, rows: Sequence[Any], limiter: anyio.CapacityLimiter) -> list[Prediction]:
-        """Return the predictions for rows, without keeping the event loop waiting."""
-        predictor = self.predictor  # the same for all rows, whatever takes its place meanwhile
-        return await anyio.to_thread.run_sync(predictor, list(rows), limiter=limiter)
-
 
 class Models:
     """The models of a worker.
@@ -100,8 +97,16 @@ class Models:
         for model in self:
             model.refresh(force=force)
 
-    async def predict(self, model: ServedModel, rows: Sequence[Any]) -> list[Prediction]:
-        """Return the predictions of a model. A worker runs one forward pass at a time."""
+    async def predict(self, model: ServedModel, rows: Sequence[Any], characters: int) -> list[Prediction]:
+        """Return the predictions of a model for rows with so many characters.
+
+        A short text is predicted right here: in another thread it would take half as long again, because
+        that thread's core has none of the model in its cache. What takes longer goes to a thread, one at a
+        time, so that the event loop goes on.
+        """
+        predictor = model.predictor  # the same for all rows, whatever takes its place meanwhile
+        if characters <= _SHORT:
+            return list(predictor(list(rows)))
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(1)
-        return await model.predict(rows, self._limiter)
+        return await anyio.to_thread.run_sync(predictor, list(rows), limiter=self._limiter)

@@ -1,4 +1,4 @@
-"""Start a server: worker processes on one socket, or a single process."""
+"""Start a server: worker processes on one port, or a single process."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import logging
 import os
 import shutil
 import signal
+import socket
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import uvicorn
-from uvicorn.supervisors import Multiprocess
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from understudy.errors import OutputError
 from understudy.predictor import Predictor
@@ -20,24 +23,58 @@ from understudy.serve.settings import METRICS_FOLDER, ServeSettings
 logger = logging.getLogger(__name__)
 
 _APP = "understudy.serve.app:app_from_environment"
+_BACKLOG = 2048
 
 
 class Supervisor(Multiprocess):
-    """uvicorn's supervisor of workers, which passes SIGHUP on instead of starting them anew."""
+    """uvicorn's supervisor of workers, with a socket for each of them.
+
+    On one socket, the worker that wakes up first would take all connections that wait, and keep them. With a
+    socket each, the kernel spreads connections over the workers. The supervisor holds all sockets, so that
+    the connections of a worker that died wait for its successor.
+    """
+
+    def __init__(self, config: uvicorn.Config, sockets: Sequence[socket.socket]) -> None:
+        super().__init__(config, list(sockets))
+
+    def init_processes(self) -> None:
+        self.processes = [self._start(one) for one in self.sockets]
+
+    def _start(self, own: socket.socket) -> Process:
+        process = Process(self.config, [own])
+        process.start()
+        return process
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace workers that died or hang."""
+        from prometheus_client.multiprocess import mark_process_dead
+
+        for place, process in enumerate(self.processes):
+            if self.should_exit.is_set():
+                return
+            if process.is_alive(timeout=self.config.timeout_worker_healthcheck):
+                continue
+            process.kill()
+            process.join()
+            mark_process_dead(process.pid)  # type: ignore[no-untyped-call]
+            if process.exitcode == STARTUP_FAILURE:  # it would fail again
+                logger.error("A worker cannot start; the server stops.")
+                self.should_exit.set()
+                return
+            logger.warning("Worker %s died and is replaced.", process.pid)
+            self.processes[place] = self._start(self.sockets[place])
 
     def handle_hup(self) -> None:
+        """Tell the workers to open their artifacts anew."""
         for process in self.processes:
             if process.pid is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process.pid, signal.SIGHUP)
 
-    def keep_subprocess_alive(self) -> None:
-        before = {process.pid for process in self.processes}
-        super().keep_subprocess_alive()
-        from prometheus_client.multiprocess import mark_process_dead
+    def handle_ttin(self) -> None:
+        logger.warning("The number of workers cannot change while the server runs.")
 
-        for pid in before - {process.pid for process in self.processes}:
-            mark_process_dead(pid)  # type: ignore[no-untyped-call]
+    handle_ttou = handle_ttin
 
 
 def serve(settings: ServeSettings, *, host: str = "127.0.0.1", port: int = 8000, workers: int = 1) -> None:
@@ -53,9 +90,9 @@ def serve(settings: ServeSettings, *, host: str = "127.0.0.1", port: int = 8000,
     config = uvicorn.Config(
         _APP,
         factory=True,
-        host=host,
-        port=port,
+        loop="asyncio",  # uvloop lets some connections wait for seconds while others are served twice
         workers=workers,
+        backlog=_BACKLOG,
         access_log=False,
         log_level="warning",
         timeout_keep_alive=75,  # longer than the usual load balancer's, so that it is the one that closes
@@ -63,18 +100,55 @@ def serve(settings: ServeSettings, *, host: str = "127.0.0.1", port: int = 8000,
         server_header=False,
         date_header=False,
     )
+    sockets = _listen(host, port, workers)
+    logger.info("Serving %s on %s", ", ".join(settings.models), _address(host, sockets[0]))
     try:
-        socket = config.bind_socket()
-        socket.listen(config.backlog)  # from now on requests wait for the workers, and none is refused
-    except SystemExit:
-        raise OutputError(f"port {port} of {host} cannot be used. Use another --port.") from None
-    logger.info("Serving %s on http://%s:%d", ", ".join(settings.models), host, socket.getsockname()[1])
-    if workers > 1:
-        with _metrics_folder():
-            Supervisor(config, [socket]).run()
-    else:
-        uvicorn.Server(config).run([socket])
-    socket.close()
+        if workers > 1:
+            with _metrics_folder():
+                Supervisor(config, sockets).run()
+        else:
+            uvicorn.Server(config).run(sockets)
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def _listen(host: str, port: int, count: int) -> list[socket.socket]:
+    """Open sockets on one port; from now on requests wait for the workers, and none is refused."""
+    shares = count > 1 and sys.platform == "linux"
+    try:
+        with _bind(
+            host, port
+        ) as first:  # refused if another server has the port, even one that would share it
+            port = first.getsockname()[1]  # chosen by the system if it was 0
+            if not shares:
+                first.listen(_BACKLOG)
+                return [first.dup() for _ in range(count)]
+        sockets = [_bind(host, port, shares=True) for _ in range(count)]
+        for one in sockets:
+            one.listen(_BACKLOG)
+    except OSError as error:
+        raise OutputError(f"{host}:{port} cannot be used: {error}. Use another --port or --host.") from None
+    return sockets
+
+
+def _bind(host: str, port: int, *, shares: bool = False) -> socket.socket:
+    # TCP by name: otherwise asyncio does not turn Nagle's algorithm off, and every answer takes 40 ms.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if shares:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        made.bind((host, port))
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _address(host: str, bound: socket.socket) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
 
 
 @contextlib.contextmanager

@@ -1,0 +1,191 @@
+"""Files for a container that serves an artifact: Dockerfile, compose file, Kubernetes manifest."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+
+from understudy.artifacts.artifact import ARTIFACT, CARD, read_artifact
+from understudy.errors import OutputError
+
+_USER = 10001
+
+_DOCKERFILE = """\
+# Build and run:
+#   docker build --tag {name} .
+#   docker run --read-only --tmpfs /tmp --publish 8000:8000 {name}
+FROM python:3.12-slim
+
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+
+# Wheels in wheels/ are preferred to published ones, e.g. an understudy that you built yourself.
+COPY requirements.txt /build/
+COPY wheels /build/wheels
+RUN pip install --no-cache-dir --find-links /build/wheels --requirement /build/requirements.txt
+
+COPY artifact /artifact
+
+# Nobody's account: no home, no shell, no right to write.
+USER {user}:{user}
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=2s --start-period=20s CMD ["python", "-c", "{probe}"]
+CMD ["understudy", "serve", "student=/artifact", "--host", "0.0.0.0", "--port", "8000"]
+"""
+
+_PROBE = "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/v2/health/ready', timeout=2)"
+
+_COMPOSE = """\
+services:
+  {name}:
+    build: .
+    ports:
+      - "127.0.0.1:8000:8000"
+    read_only: true
+    tmpfs:
+      - /tmp
+    cap_drop:
+      - ALL
+    security_opt:
+      - no-new-privileges:true
+    stop_grace_period: 35s
+    restart: unless-stopped
+"""
+
+_KUBERNETES = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {name}
+  labels:
+    app: {name}
+spec:
+  replicas: 2
+  selector:
+    matchLabels:
+      app: {name}
+  strategy:
+    rollingUpdate:
+      maxUnavailable: 0
+      maxSurge: 1
+  template:
+    metadata:
+      labels:
+        app: {name}
+      annotations:
+        prometheus.io/scrape: "true"
+        prometheus.io/port: "8000"
+    spec:
+      automountServiceAccountToken: false
+      # Two seconds to leave the load balancer, thirty for the slowest request.
+      terminationGracePeriodSeconds: 35
+      securityContext:
+        runAsNonRoot: true
+        runAsUser: {user}
+        runAsGroup: {user}
+        seccompProfile:
+          type: RuntimeDefault
+      containers:
+        - name: {name}
+          image: {name}:latest  # the image that you built and pushed
+          # One worker: more replicas scale better than more workers in one.
+          args: ["understudy", "serve", "student=/artifact", "--host", "0.0.0.0", "--workers", "1"]
+          ports:
+            - name: http
+              containerPort: 8000
+          startupProbe:
+            httpGet:
+              path: /v2/health/ready
+              port: http
+            periodSeconds: 1
+            failureThreshold: 60
+          readinessProbe:
+            httpGet:
+              path: /v2/health/ready
+              port: http
+            periodSeconds: 1
+            failureThreshold: 1
+          livenessProbe:
+            httpGet:
+              path: /v2/health/live
+              port: http
+            periodSeconds: 10
+          resources:
+            requests:
+              cpu: "1"
+              memory: {memory}Mi
+            limits:
+              memory: {limit}Mi
+          securityContext:
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+            capabilities:
+              drop: ["ALL"]
+          volumeMounts:
+            - name: tmp
+              mountPath: /tmp
+      volumes:
+        - name: tmp
+          emptyDir:
+            medium: Memory
+            sizeLimit: 16Mi
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: {name}
+spec:
+  selector:
+    app: {name}
+  ports:
+    - name: http
+      port: 80
+      targetPort: http
+"""
+
+# Python, ONNX Runtime and the server without a model, measured; a model in memory is about twice its file.
+_BASE_MEGABYTES = 110
+
+
+def write_container(artifact: str | Path, folder: str | Path) -> list[str]:
+    """Write the files of a container that serves an artifact.
+
+    Args:
+        folder: gets the files; must be new or empty.
+
+    Returns:
+        The names of the files.
+    """
+    source, target = Path(artifact).expanduser(), Path(folder).expanduser()
+    described = read_artifact(source)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise OutputError(f"{target} is not empty. Use another --container.")
+    name = "".join(letter if letter.isalnum() else "-" for letter in described.task.lower()) + "-student"
+    chosen = described.models[described.default]
+    memory = _BASE_MEGABYTES + round(2 * chosen.bytes / 1e6)
+    wanted = [ARTIFACT, CARD, *(file for file in described.files if not _is_other_form(file, chosen.file))]
+    for file in wanted:
+        if (source / file).is_file():
+            (target / "artifact" / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source / file, target / "artifact" / file)
+    values = {"name": name, "user": _USER, "memory": memory, "limit": 2 * memory, "probe": _PROBE}
+    files = {
+        "Dockerfile": _DOCKERFILE,
+        "compose.yaml": _COMPOSE,
+        "kubernetes.yaml": _KUBERNETES,
+        "requirements.txt": f"understudy-distill[serve]=={version('understudy-distill')}\n",
+        ".dockerignore": "compose.yaml\nkubernetes.yaml\n",
+        "wheels/.gitkeep": "",
+    }
+    for file, text in files.items():
+        (target / file).parent.mkdir(parents=True, exist_ok=True)
+        (target / file).write_text(text.format(**values), "utf-8")
+    return [*files, "artifact/"]
+
+
+def _is_other_form(file: str, chosen: str) -> bool:
+    """Return whether a file holds weights that the server will not use."""
+    return file.startswith(("onnx/", "openvino/")) and Path(file).with_suffix("") != Path(chosen).with_suffix(
+        ""
+    )
