@@ -2,7 +2,7 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup fix check test docs wheel lowest lowest-setup
+.PHONY: setup browser fix check test docs wheel lowest lowest-setup
 
 setup:  ## a virtual environment with pinned versions
 	test -x $(BIN)/python || python3 -m venv $(VENV)
@@ -41,3 +41,7 @@ lowest: lowest-setup  ## unit tests with these versions
 # In the order of the files: the slow ones of tests/docs and tests/integration come first.
 test:  ## all tests; those marked `real` skip where the assets are absent
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 20
+
+browser:  ## Chromium and its driver, for the tests of pages
+	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
+	npm install --silent --no-fund --no-audit --prefix $(VENV)/browser playwright-core@1.65.0

@@ -46,6 +46,7 @@ def main() -> None:
         before = size_of(site)
         run([str(python), "-m", "pip", "install", "--quiet", "--no-compile", str(wheel)])
         megabytes = (size_of(site) - before) / 1e6
+        assert (site / "understudy" / "web" / "page" / "student.js").is_file(), "the page is not in the wheel"
         artifact = make_artifact(place)
         command = place / "empty" / "bin" / "understudy"
         said = run([str(command), "predict", str(artifact), "a good film"])

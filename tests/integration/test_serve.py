@@ -19,27 +19,14 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from exported import fine_tune
 from kinds import EXAMPLES
+from served import example_rows
 from servers import Server
 
-import understudy
 from understudy.errors import DataError
 from understudy.predictor import Predictor
 from understudy.serve import AsyncClient, Client
 from understudy.serve.client import ServerError
-
-
-@pytest.fixture(scope="module")
-def artifacts(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """An artifact of every kind, which has learnt next to nothing, in fp32."""
-    made = {}
-    for kind in EXAMPLES:
-        folder = tmp_path_factory.mktemp(kind)
-        model = fine_tune(encoder, kind, folder, steps=3)
-        understudy.export(model, output_dir=folder / "artifact", int8=False, speed=False)
-        made[kind] = folder / "artifact"
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -48,28 +35,6 @@ def server(artifacts: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     named = [f"{kind}={folder}" for kind, folder in artifacts.items()]
     with Server(tmp_path_factory.mktemp("server"), *named, "--workers", "1", "--max-rows", "20") as made:
         yield made
-
-
-def example_rows(predict: Predictor, count: int = 12) -> list[dict[str, Any]]:
-    """Rows with the fields of a model: words of its vocabulary, of many lengths, and some odd ones."""
-    words = ["good", "bad", "great", "awful", "film", "the", "cat", "dog", "red", "it", "was", "very"]
-    generator = random.Random(0)
-
-    def text() -> str:
-        return " ".join(generator.choices(words, k=generator.randint(1, 40)))
-
-    rows = [
-        {
-            name: [text() for _ in range(3)] if name in predict.kind.list_fields else text()
-            for name in predict.artifact.fields
-        }
-        for _ in range(count)
-    ]
-    first = predict.artifact.fields[0]
-    if first not in predict.kind.list_fields:
-        rows[1][first] = 'snowman ☃ and 𝄞, a "quote", <b>, a\ttab'
-        rows[2][first] = "good " * 500
-    return rows
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)

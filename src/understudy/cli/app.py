@@ -23,6 +23,7 @@ from understudy.cli.push import push_command
 from understudy.cli.recipes import recipes_command
 from understudy.cli.run import run_command
 from understudy.cli.serve import serve_command
+from understudy.cli.web import web_command
 from understudy.errors import MissingExtraError, UnderstudyError
 
 app = typer.Typer(
@@ -43,6 +44,7 @@ app.command("evaluate")(evaluate_command)
 app.command("export")(export_command)
 app.command("predict")(predict_command)
 app.command("serve")(serve_command)
+app.command("web")(web_command)
 app.command("push")(push_command)
 app.command("bench")(bench_command)
 app.command("ablate")(ablate_command)
