@@ -62,11 +62,10 @@ def render_form(model: ServedModel) -> str:
         for name in artifact.fields
     )
     labels = f" Labels: {', '.join(artifact.labels)}." if artifact.labels else ""
+    what = kind.name.replace("-", " ").capitalize()
     return _PAGE.format(
         title=html.escape(f"{model.name}: {artifact.task}"),
-        about=html.escape(
-            f"{kind.name.replace('-', ' ').capitalize()}, {artifact.parameters / 1e6:.1f}M parameters.{labels}"
-        ),
+        about=html.escape(f"{what}, {artifact.parameters / 1e6:.1f}M parameters.{labels}"),
         inputs=inputs,
         lists=json.dumps(list(kind.list_fields)).replace("<", "\\u003c"),
         name=model.name,
