@@ -87,8 +87,9 @@ def check_container(place: Path, wheel: Path, artifact: Path, site: Path) -> dic
     lines = (container / "Dockerfile").read_text("utf-8").splitlines()
     (command,) = (json.loads(line.removeprefix("CMD ")) for line in lines if line.startswith("CMD ["))
     command = [one.replace("/artifact", str(container / "artifact")) for one in command]
-    command = [str(bin_folder / command[0]), *command[1:-1], "0", "--workers", "1"]
-    run(["chmod", "-R", "a-w,a+rX", str(container)])
+    command = [str(bin_folder / command[0]), *command[1:-1], "0"]
+    run(["chmod", "-R", "a-w", str(container)])
+    run(["chown", "-R", "65534:65534", str(container)]) if os.getuid() == 0 else None
     place.chmod(0o755)
     scratch = place / "tmp"
     scratch.mkdir()

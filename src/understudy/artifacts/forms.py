@@ -193,7 +193,9 @@ class FormMaker:
 
         logger.info("Quantising: %s", name)
         _, tried = quantize_less(make, points_lost, harm, tolerance=self.tolerance)
-        logger.info("%s: %s", name, describe_loss(tried[-1], self.tolerance))
+        is_above = tried[-1]["points_lost"] > self.tolerance  # and may be chance
+        level = logging.WARNING if is_above else logging.INFO
+        logger.log(level, "%s: %s", name, describe_loss(tried[-1], self.tolerance))
         kept = tried[-1]["kept_in_fp32"]
         if kept:
             logger.warning(

@@ -1,4 +1,4 @@
-"""The quantisation gate: an export is finished only if its loss is measured and small enough."""
+"""The quantisation gate: an export is finished only if its loss is measured, and small or within chance."""
 
 from __future__ import annotations
 

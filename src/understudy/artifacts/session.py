@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -87,11 +88,12 @@ def _open_openvino(
             f"{path} cannot be run by OpenVINO {openvino.__version__}: {error}\nExport the student again."
         ) from None
     _check_names(path, inputs, [name for one in model.inputs for name in one.names])
-    request = model.create_infer_request()
+    request, lock = model.create_infer_request(), threading.Lock()  # a request runs once at a time
 
     def run(arrays: Arrays) -> Logits:
-        made = request.infer({name: arrays[name] for name in inputs})
-        return tuple(np.array(made[place]) for place in range(len(outputs)))
+        with lock:
+            made = request.infer({name: arrays[name] for name in inputs})
+            return tuple(np.array(made[place]) for place in range(len(outputs)))
 
     return run
 

@@ -1,4 +1,4 @@
-"""Checks that a command makes before it imports torch, which takes nine seconds of a processor."""
+"""Checks that a command makes before it imports torch, which takes nine seconds of CPU time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_early(
 
     Args:
         build: returns the recipe; not called if the extra `train` is not installed.
-        marks: files of which a folder of this command has one, if they are not the usual ones.
+        marks: a folder with any of these files belongs to this command. Defaults to the usual ones.
     """
     from understudy.errors import require
     from understudy.recipe.inputs import check_inputs

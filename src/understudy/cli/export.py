@@ -56,6 +56,8 @@ def export_command(
     from understudy.artifacts.artifact import ARTIFACT
     from understudy.cli.checks import check_scoring
     from understudy.errors import RecipeError
+    from understudy.serve.container import check_container_folder
+    from understudy.workspace.folders import check_artifact_folder
 
     if container is not None and (Path(student).expanduser() / ARTIFACT).is_file():
         if output_dir is not None:
@@ -64,6 +66,9 @@ def export_command(
         return
     if output_dir is None:
         raise RecipeError("--output-dir must be given: the folder that gets the artifact.")
+    check_artifact_folder(output_dir.expanduser(), overwrite=overwrite)
+    if container is not None:
+        check_container_folder(container.expanduser())
 
     given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": settings or ()}
     check_scoring(student, **given)

@@ -28,17 +28,24 @@ def serve_command(
     api_key_file: Annotated[
         Path | None, typer.Option("--api-key-file", help="File with a key that requests must have.")
     ] = None,
-    max_bytes: Annotated[int, typer.Option("--max-bytes", min=1, help="Size of a request.")] = 4_000_000,
-    max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Rows of a request.")] = 256,
+    max_bytes: Annotated[
+        int, typer.Option("--max-bytes", min=1, help="Largest request in bytes.")
+    ] = 4_000_000,
+    max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Most rows per request.")] = 256,
     max_characters: Annotated[
-        int, typer.Option("--max-characters", min=1, help="Characters of a row.")
+        int, typer.Option("--max-characters", min=1, help="Longest row in characters.")
     ] = 100_000,
     max_in_flight: Annotated[
-        int, typer.Option("--max-in-flight", min=1, help="Requests at a time, in each worker.")
+        int, typer.Option("--max-in-flight", min=1, help="Most requests at a time, in each worker.")
     ] = 64,
-    max_seconds: Annotated[float, typer.Option("--max-seconds", min=0.1, help="Time for a request.")] = 30.0,
+    max_seconds: Annotated[
+        float, typer.Option("--max-seconds", min=0.1, help="Longest time to receive or answer a request.")
+    ] = 30.0,
     drain_seconds: Annotated[
-        float, typer.Option("--drain-seconds", min=0.0, help="Go on after SIGTERM, for clients to leave.")
+        float,
+        typer.Option(
+            "--drain-seconds", min=0.0, help="Keep serving after SIGTERM, so that clients can leave."
+        ),
     ] = 2.0,
     trace: Annotated[bool, typer.Option("--trace", help="Trace requests with OpenTelemetry.")] = False,
 ) -> None:
@@ -72,4 +79,11 @@ def serve_command(
 
     from understudy.serve.run import serve
 
-    serve(settings, host=host, port=port, workers=workers or os.cpu_count() or 1)
+    serve(settings, host=host, port=port, workers=workers or _num_cores())
+
+
+def _num_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -137,6 +137,10 @@ class RowKind(ABC):
     def parse(self, given: Any, fields: Sequence[str]) -> Row:
         """Check a caller's input and turn it into the fields of a row."""
 
+    def num_texts(self, row: Row) -> int:
+        """Return how many texts a parsed row makes for the model."""
+        return 1
+
     @abstractmethod
     def read(self, rows: Sequence[Row], reader: TextReader, fields: Sequence[str]) -> Iterable[Reading]:
         """Encode parsed rows for prediction."""

@@ -203,15 +203,16 @@ def _discover_labels(task: Task, source: Source, model_labels: Sequence[str] | N
 def _distinct_labels(task: Task, source: Source) -> set[str]:
     column = source.columns[task.kind.label_field]
     found: set[str] = set()
-    num_rows = 0
+    num_given = 0  # a row may have several
     for row in source.rows():
-        num_rows += 1
-        found.update(task.kind.label_names(row.values.get(column)))
+        names = list(task.kind.label_names(row.values.get(column)))
+        num_given += len(names)
+        found.update(names)
         if len(found) > MAX_LABELS:
             raise _no_label(source, column, found, f"more than {MAX_LABELS:,} different values")
     # A label that occurs in a single row is in the training rows or in the development rows, never in both.
-    if len(found) > max(20, num_rows / 2):
-        raise _no_label(source, column, found, f"{len(found):,} different values in {num_rows:,} rows")
+    if len(found) > max(20, num_given / 2):
+        raise _no_label(source, column, found, f"{len(found):,} different values in {num_given:,} rows")
     lists = [name for name in found if SEPARATOR in name and set(split_labels(name)) & found]
     if lists and task.kind.has_plain_labels:
         logger.warning(

@@ -7,35 +7,41 @@ import contextlib
 import gc
 import logging
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
 import anyio
-import anyio.to_thread
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from understudy.data.kind import Prediction
-from understudy.errors import DataError, MissingExtraError
+from understudy.errors import DataError
+from understudy.predictor import Predictor
 from understudy.serve.form import render_form
-from understudy.serve.gate import Gate, RequestError, error_response, read_body
+from understudy.serve.gate import AsciiResponse, Gate, RequestError, error_response, read_body
 from understudy.serve.metrics import CONTENT_TYPE, count_predictions, render
-from understudy.serve.models import Models, ServedModel
+from understudy.serve.models import Models, ServedModel, is_short
 from understudy.serve.settings import Limits, ServeSettings
-from understudy.serve.tensors import HEADER, describe_model, parse_infer, parse_json, write_infer
-
-logger = logging.getLogger(__name__)
+from understudy.serve.tensors import (
+    HEADER,
+    check_outputs,
+    describe_model,
+    parse_infer,
+    parse_json,
+    write_infer,
+)
+from understudy.serve.trace import find_tracer
 
 Handler = Callable[[Request], Awaitable[Response]]
-_SECONDS_BETWEEN_LOOKS = 1.0
+_POLL_SECONDS = 1.0
 
 
-class Server:
-    """The handlers of the application.
+class Handlers:
+    """What answers requests.
 
     Args:
         models: what answers.
@@ -45,16 +51,17 @@ class Server:
     def __init__(self, models: Models, limits: Limits) -> None:
         self.models, self.limits = models, limits
         self.is_draining = False
+        self._num_in_flight = 0
 
     async def live(self, _: Request) -> Response:
-        return JSONResponse({"live": True})
+        return AsciiResponse({"live": True})
 
     async def ready(self, _: Request) -> Response:
         """Say whether new requests should come here: not any more once the worker is about to stop."""
-        return JSONResponse({"ready": not self.is_draining}, 503 if self.is_draining else 200)
+        return AsciiResponse({"ready": not self.is_draining}, 503 if self.is_draining else 200)
 
     async def about(self, _: Request) -> Response:
-        return JSONResponse(
+        return AsciiResponse(
             {
                 "name": "understudy",
                 "version": version("understudy-distill"),
@@ -65,7 +72,7 @@ class Server:
 
     async def describe(self, request: Request) -> Response:
         model = self._model(request)
-        return JSONResponse(describe_model(model.name, model.predictor.artifact.fields, model.sample))
+        return AsciiResponse(describe_model(model.name, model.loaded.predictor.artifact, model.loaded.sample))
 
     async def model_ready(self, request: Request) -> Response:
         self._model(request)
@@ -81,20 +88,24 @@ class Server:
         """Predict one row, or the rows of a list: `{"text": …}` or `{"rows": [{"text": …}, …]}`."""
         model = self._model(request)
         content = parse_json(await read_body(request, self.limits))
+        predictor = model.loaded.predictor
         if "rows" not in content:
-            return JSONResponse((await self._predict(request, model, [content]))[0])
+            return AsciiResponse((await self._predict(request, model.name, predictor, [content]))[0])
         if len(content) > 1 or not isinstance(content["rows"], list):
             raise DataError('rows must be a list and stand alone: {"rows": [{"text": "…"}, …]}.')
-        return JSONResponse({"predictions": await self._predict(request, model, content["rows"])})
+        predictions = await self._predict(request, model.name, predictor, content["rows"])
+        return AsciiResponse({"predictions": predictions})
 
     async def infer(self, request: Request) -> Response:
         """Predict the rows of named tensors, by the Open Inference Protocol."""
         model = self._model(request)
-        predictor, sample = model.predictor, model.sample
         body = await read_body(request, self.limits)
+        loaded = model.loaded  # for all of the request, whatever takes its place meanwhile
+        predictor = loaded.predictor
         asked = parse_infer(body, request.headers.get(HEADER), predictor.kind, predictor.artifact.fields)
-        predictions = await self._predict(request, model, asked.rows)
-        content, size = write_infer(model.name, asked, predictions, sample)
+        check_outputs(asked, loaded.sample)
+        predictions = await self._predict(request, model.name, predictor, asked.rows)
+        content, size = write_infer(model.name, asked, predictions, loaded.sample)
         if size is None:
             return Response(content, media_type="application/json")
         return Response(content, headers={HEADER: str(size)}, media_type="application/octet-stream")
@@ -102,43 +113,58 @@ class Server:
     def _model(self, request: Request) -> ServedModel:
         name = request.path_params.get("name")
         model = self.models.find(name)
+        if request.path_params.get("version", "1") != "1":
+            raise RequestError(404, "there is no other version than 1.")
         if model is None:
             known = ", ".join(model.name for model in self.models)
             raise RequestError(404, f"there is no model {name!r}; there are {known}.")
         return model
 
-    async def _predict(self, request: Request, model: ServedModel, rows: Sequence[Any]) -> list[Prediction]:
-        if len(rows) > self.limits.rows:
+    async def _predict(
+        self, request: Request, name: str, predictor: Predictor, given: Sequence[Any]
+    ) -> list[Prediction]:
+        """Check rows against the limits, and predict them."""
+        if len(given) > self.limits.rows:
             raise RequestError(
-                413, f"a request may have at most {self.limits.rows:,} rows; got {len(rows):,}."
+                413, f"a request may have at most {self.limits.rows:,} rows; got {len(given):,}."
             )
+        kind = predictor.kind
+        rows = [kind.parse(row, predictor.artifact.fields) for row in given]
         sizes = [_num_characters(row) for row in rows]
         for number, size in enumerate(sizes):
             if size > self.limits.characters:
                 raise RequestError(413, f"row {number} has more than {self.limits.characters:,} characters.")
+        num_texts = sum(map(kind.num_texts, rows))
+        if num_texts > self.limits.rows:
+            raise RequestError(413, f"a request may have at most {self.limits.rows:,} texts.")
+        if self._num_in_flight >= self.limits.in_flight:
+            raise RequestError(429, "too many requests; try again in a second.", {"retry-after": "1"})
+        self._num_in_flight += 1
         try:
             async with asyncio.timeout(self.limits.seconds):
-                predictions = await self.models.predict(model, rows, sum(sizes))
+                predictions = await self.models.predict(
+                    predictor, rows, is_short=is_short(num_texts, sum(sizes))
+                )
         except TimeoutError:
             raise RequestError(504, f"the answer took longer than {self.limits.seconds:g} seconds.") from None
-        count_predictions(model.name, predictions)
-        request.scope["understudy"].update(model=model.name, rows=len(rows))
+        finally:
+            self._num_in_flight -= 1
+        count_predictions(name, predictions)
+        request.scope["understudy"].update(model=name, rows=len(rows))
         return predictions
 
 
-def _num_characters(row: Any) -> int:
-    """Return how much text a row has, whatever form it was sent in."""
-    if isinstance(row, str):
-        return len(row)
-    if isinstance(row, dict):
-        return sum(map(_num_characters, row.values()))
-    return sum(map(_num_characters, row)) if isinstance(row, list) else 0
+def _num_characters(row: Mapping[str, Any]) -> int:
+    """Return how much text a parsed row has."""
+    return sum(
+        len(value) if isinstance(value, str) else sum(map(len, value)) for value in row.values() if value
+    )
 
 
 def create_app(settings: ServeSettings) -> Gate:
     """Build the application; its artifacts are opened now."""
     models = Models(settings.models, form=settings.form, threads=settings.threads)
-    server = Server(models, settings.limits)
+    server = Handlers(models, settings.limits)
     infer = ["/v2/models/{name}/infer", "/v2/models/{name}/versions/{version}/infer"]
     about = ["/v2/models/{name}", "/v2/models/{name}/versions/{version}"]
     routes: list[tuple[str, Handler, str]] = [
@@ -168,12 +194,12 @@ def create_app(settings: ServeSettings) -> Gate:
     app = Starlette(
         routes=[Route(path, _answer(handler), methods=[method]) for path, handler, method in routes],
         lifespan=lifespan,
+        exception_handlers={HTTPException: _refuse, 500: _fail},
     )
     gate = Gate(
         app,
-        limits=settings.limits,
         api_key=settings.api_key(),
-        span=_tracer() if settings.trace else None,
+        span=find_tracer() if settings.trace else None,
     )
     return gate
 
@@ -194,27 +220,39 @@ def _answer(handler: Handler) -> Handler:
             return error_response(error)
         except DataError as error:
             return error_response(RequestError(400, str(error)))
+        except RecursionError:
+            return error_response(RequestError(400, "the request is nested too deeply."))
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it
 
     return answer
 
 
+def _refuse(_: Request, error: Exception) -> Response:
+    """Answer a path or a method that does not exist."""
+    assert isinstance(error, HTTPException)
+    return error_response(RequestError(error.status_code, error.detail))
+
+
+def _fail(_: Request, __: Exception) -> Response:
+    return error_response(RequestError(500, "the server failed; its log says why."))
+
+
 async def _watch(models: Models) -> None:
-    """Open artifacts anew when they change, or at once after SIGHUP."""
+    """Reload artifacts when they change, or at once after SIGHUP."""
     asked = asyncio.Event()
     with contextlib.suppress(NotImplementedError, AttributeError):  # no such signal on Windows
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, asked.set)
     while True:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SECONDS_BETWEEN_LOOKS):
+            async with asyncio.timeout(_POLL_SECONDS):
                 await asked.wait()
         force = asked.is_set()
         asked.clear()
-        await anyio.to_thread.run_sync(lambda force=force: models.refresh(force=force))  # type: ignore[misc]
+        await asyncio.to_thread(models.refresh, force=force)
 
 
-def _drain_on_sigterm(gate: Gate, server: Server, seconds: float) -> None:
+def _drain_on_sigterm(gate: Gate, server: Handlers, seconds: float) -> None:
     """After SIGTERM go on for a while: not ready any more, and each answer asks its client to leave.
 
     Otherwise a request that is on its way while its connection is closed would be lost.
@@ -228,14 +266,3 @@ def _drain_on_sigterm(gate: Gate, server: Server, seconds: float) -> None:
         loop.call_soon_threadsafe(lambda: loop.call_later(seconds, stop, number, frame))
 
     signal.signal(signal.SIGTERM, drain)
-
-
-def _tracer() -> Callable[[str], AbstractContextManager[Any]]:
-    """Return a function that starts a span of OpenTelemetry."""
-    try:
-        from opentelemetry import trace
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "--trace needs OpenTelemetry: pip install opentelemetry-distro opentelemetry-exporter-otlp."
-        ) from error
-    return trace.get_tracer("understudy").start_as_current_span

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from collections.abc import Iterator
@@ -12,10 +13,10 @@ import httpx
 
 from understudy.errors import DataError, UnderstudyError
 
-# Told to come back, or a worker on its way out.
-_AGAIN = (429, 503)
+_RETRY_CODES = (429, 503)
 # The request may not have been read; asking twice does no harm.
-_LOST = (httpx.ConnectError, httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+_RETRY_ERRORS = (httpx.ConnectError, httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
+_BYTES_AT_ONCE = 1_000_000
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
 
 
@@ -32,8 +33,8 @@ class Client:
         api_key: the key, if the server asks for one.
         retries: how often a request is sent again after 429, 503 or a lost connection, after longer and
             longer waits.
-        timeout: seconds to wait for an answer.
-        batch_size: rows of a request; a longer list is sent in parts.
+        timeout: seconds to wait for an answer; longer than the server's own limit by default.
+        batch_size: rows of a request; a longer list, or one of more than a megabyte, is sent in parts.
 
     Examples:
         >>> with Client("http://127.0.0.1:8000") as predict:       # doctest: +SKIP
@@ -47,7 +48,7 @@ class Client:
         model: str | None = None,
         api_key: str | None = None,
         retries: int = 4,
-        timeout: float = 30.0,
+        timeout: float = 40.0,
         batch_size: int = 256,
     ) -> None:
         self._path, self._retries, self._batch_size = _path(model), retries, batch_size
@@ -63,11 +64,11 @@ class Client:
         for wait in _waits(self._retries):
             try:
                 response = self._http.post(self._path, json={"rows": rows})
-            except _LOST as error:
-                if wait is None:
+            except httpx.TransportError as error:
+                if wait is None or not isinstance(error, _RETRY_ERRORS):
                     raise _no_answer(self._http.base_url, error) from error
             else:
-                if wait is None or response.status_code not in _AGAIN:
+                if wait is None or response.status_code not in _RETRY_CODES:
                     return _read(response)
                 wait = max(wait, _asked_wait(response))
             time.sleep(wait)
@@ -99,7 +100,7 @@ class AsyncClient:
         model: str | None = None,
         api_key: str | None = None,
         retries: int = 4,
-        timeout: float = 30.0,
+        timeout: float = 40.0,
         batch_size: int = 256,
     ) -> None:
         self._path, self._retries, self._batch_size = _path(model), retries, batch_size
@@ -116,11 +117,11 @@ class AsyncClient:
         for wait in _waits(self._retries):
             try:
                 response = await self._http.post(self._path, json={"rows": rows})
-            except _LOST as error:
-                if wait is None:
+            except httpx.TransportError as error:
+                if wait is None or not isinstance(error, _RETRY_ERRORS):
                     raise _no_answer(self._http.base_url, error) from error
             else:
-                if wait is None or response.status_code not in _AGAIN:
+                if wait is None or response.status_code not in _RETRY_CODES:
                     return _read(response)
                 wait = max(wait, _asked_wait(response))
             await asyncio.sleep(wait)
@@ -146,8 +147,18 @@ def _headers(api_key: str | None) -> dict[str, str]:
 
 
 def _parts(inputs: list[Any], size: int) -> Iterator[list[Any]]:
-    for start in range(0, len(inputs), size):
-        yield inputs[start : start + size]
+    """Split a list into requests of limited size."""
+    part: list[Any] = []
+    num_bytes = 0
+    for one in inputs:
+        own = len(json.dumps(one))
+        if part and (len(part) == size or num_bytes + own > _BYTES_AT_ONCE):
+            yield part
+            part, num_bytes = [], 0
+        part.append(one)
+        num_bytes += own
+    if part:
+        yield part
 
 
 def _waits(retries: int) -> Iterator[float | None]:
@@ -178,4 +189,6 @@ def _read(response: httpx.Response) -> list[dict[str, Any]]:
 
 
 def _no_answer(url: httpx.URL, error: Exception) -> ServerError:
-    return ServerError(f"{url} does not answer: {error}. Is understudy serve running there?")
+    return ServerError(
+        f"{url} does not answer: {error or type(error).__name__}. Is understudy serve running there?"
+    )

@@ -6,8 +6,8 @@ import shutil
 from importlib.metadata import version
 from pathlib import Path
 
-from understudy.artifacts.artifact import ARTIFACT, CARD, read_artifact
-from understudy.errors import OutputError
+from understudy.artifacts.artifact import ARTIFACT, CARD, checked_file, read_artifact
+from understudy.errors import ModelError, OutputError
 
 _USER = 10001
 
@@ -24,14 +24,15 @@ COPY requirements.txt /build/
 COPY wheels /build/wheels
 RUN pip install --no-cache-dir --find-links /build/wheels --requirement /build/requirements.txt
 
-COPY artifact /artifact
+COPY --chown={user}:{user} artifact /artifact
 
 # Nobody's account: no home, no shell, no right to write.
 USER {user}:{user}
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=2s --start-period=20s CMD ["python", "-c", "{probe}"]
-CMD ["understudy", "serve", "student=/artifact", "--host", "0.0.0.0", "--port", "8000"]
+# One worker, whatever the host has; --workers N uses N cores.
+CMD ["understudy", "serve", "student=/artifact", "--host", "0.0.0.0", "--workers", "1", "--port", "8000"]
 """
 
 _PROBE = "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/v2/health/ready', timeout=2)"
@@ -90,7 +91,8 @@ spec:
         - name: {name}
           image: {name}:latest  # the image that you built and pushed
           # One worker: more replicas scale better than more workers in one.
-          args: ["understudy", "serve", "student=/artifact", "--host", "0.0.0.0", "--workers", "1"]
+          args: ["understudy", "serve", "student=/artifact", "--host", "0.0.0.0", "--workers", "1",
+                 "--max-bytes", "1000000", "--max-in-flight", "32"]
           ports:
             - name: http
               containerPort: 8000
@@ -105,12 +107,14 @@ spec:
               path: /v2/health/ready
               port: http
             periodSeconds: 1
-            failureThreshold: 1
+            timeoutSeconds: 2
+            failureThreshold: 3
           livenessProbe:
             httpGet:
               path: /v2/health/live
               port: http
             periodSeconds: 10
+            timeoutSeconds: 5
           resources:
             requests:
               cpu: "1"
@@ -158,18 +162,23 @@ def write_container(artifact: str | Path, folder: str | Path) -> list[str]:
         The names of the files.
     """
     source, target = Path(artifact).expanduser(), Path(folder).expanduser()
+    check_container_folder(target)
     described = read_artifact(source)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise OutputError(f"{target} is not empty. Use another --container.")
     name = "".join(letter if letter.isalnum() else "-" for letter in described.task.lower()) + "-student"
     chosen = described.models[described.default]
     memory = _BASE_MEGABYTES + round(2 * chosen.bytes / 1e6)
-    wanted = [ARTIFACT, CARD, *(file for file in described.files if not _is_other_form(file, chosen.file))]
-    for file in wanted:
-        if (source / file).is_file():
-            (target / "artifact" / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source / file, target / "artifact" / file)
-    values = {"name": name, "user": _USER, "memory": memory, "limit": 2 * memory, "probe": _PROBE}
+    copies = {ARTIFACT: source / ARTIFACT}
+    for file in described.files:
+        if Path(file).is_absolute() or ".." in Path(file).parts:
+            raise ModelError(f"{source}: {file} lies outside of the artifact.")
+        if not _is_other_form(file, chosen.file):
+            copies[file] = checked_file(source, described, file)
+    if (source / CARD).is_file():
+        copies[CARD] = source / CARD
+    for file, path in copies.items():
+        (target / "artifact" / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target / "artifact" / file)
+    values = {"name": name, "user": _USER, "memory": memory, "limit": 2 * memory + 64, "probe": _PROBE}
     files = {
         "Dockerfile": _DOCKERFILE,
         "compose.yaml": _COMPOSE,
@@ -182,6 +191,12 @@ def write_container(artifact: str | Path, folder: str | Path) -> list[str]:
         (target / file).parent.mkdir(parents=True, exist_ok=True)
         (target / file).write_text(text.format(**values), "utf-8")
     return [*files, "artifact/"]
+
+
+def check_container_folder(folder: Path) -> None:
+    """Refuse a folder in use."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise OutputError(f"{folder} is not empty. Use another --container.")
 
 
 def _is_other_form(file: str, chosen: str) -> bool:

@@ -45,7 +45,7 @@ document.getElementById("form").addEventListener("submit", async (event) => {{
   }}
   answer.hidden = false;
   const taken = (performance.now() - started).toFixed(0);
-  document.getElementById("time").textContent = `${{taken}} ms there and back`;
+  document.getElementById("time").textContent = `${{taken}} ms round trip`;
 }});
 </script>
 </html>
@@ -54,10 +54,10 @@ document.getElementById("form").addEventListener("submit", async (event) => {{
 
 def render_form(model: ServedModel) -> str:
     """Return the page with a field for each input of a model."""
-    artifact, kind = model.predictor.artifact, model.predictor.kind
+    artifact, kind = model.loaded.predictor.artifact, model.loaded.predictor.kind
     inputs = "\n".join(
         f'<label for="{html.escape(name)}">{html.escape(name.replace("_", " "))}'
-        f"{' (one a line)' if name in kind.list_fields else ''}</label>"
+        f"{' (one per line)' if name in kind.list_fields else ''}</label>"
         f'<textarea id="{html.escape(name)}" name="{html.escape(name)}"></textarea>'
         for name in artifact.fields
     )

@@ -23,8 +23,8 @@ from understudy.serve.settings import Limits
 
 logger = logging.getLogger("understudy.requests")
 
-# Answered without a key and above the limit: whoever asks for them watches over the server.
-_HEALTH = ("/v2/health/live", "/v2/health/ready")
+# Health checks need no key.
+_HEALTH = re.compile(r"/v2/health/(live|ready)|/v2/models/[^/]+/ready")
 _ID = re.compile(r"[\w.:-]{1,100}", re.ASCII)
 
 
@@ -36,9 +36,21 @@ class RequestError(Exception):
         self.code, self.headers = code, headers
 
 
+class AsciiResponse(JSONResponse):
+    """JSON in ASCII, so that half of a surrogate pair in a message is no fault of the server."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, ensure_ascii=True).encode()
+
+
 def error_response(error: RequestError) -> Response:
     """Return a refusal as JSON."""
-    return JSONResponse({"error": str(error)}, error.code, error.headers)
+    return AsciiResponse({"error": str(error)}, error.code, error.headers)
+
+
+_NO_KEY = RequestError(
+    401, "a valid key must be given: Authorization: Bearer KEY.", {"www-authenticate": "Bearer"}
+)
 
 
 class Gate:
@@ -52,14 +64,12 @@ class Gate:
         self,
         app: ASGIApp,
         *,
-        limits: Limits,
         api_key: str | None,
         span: Callable[[str], AbstractContextManager[Any]] | None = None,
     ) -> None:
-        self._app, self._limits = app, limits
+        self._app = app
         self._key = api_key.encode() if api_key is not None else None
         self._span = span or (lambda _: nullcontext())
-        self._in_flight = 0
         self.is_draining = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,18 +90,15 @@ class Gate:
             await send(message)
 
         scope["understudy"] = {}  # what the handlers tell the log
-        is_health = scope["path"] in _HEALTH
-        self._in_flight += 1
+        is_health = _HEALTH.fullmatch(scope["path"]) is not None
         IN_FLIGHT.inc()
         try:
-            refusal = None if is_health else self._refuse(headers)
-            if refusal is not None:
-                await error_response(refusal)(scope, receive, send_with_id)
+            if self._key is not None and not is_health and not self._has_key(headers):
+                await error_response(_NO_KEY)(scope, receive, send_with_id)
             else:
-                with self._span(scope["path"]):
+                with self._span("understudy request"):
                     await self._app(scope, receive, send_with_id)
         finally:
-            self._in_flight -= 1
             IN_FLIGHT.dec()
             seconds = time.perf_counter() - started
             path = _route(scope)
@@ -100,23 +107,15 @@ class Gate:
             if not is_health:
                 _log(scope, request_id, seen["status"], seconds)
 
-    def _refuse(self, headers: Headers) -> RequestError | None:
-        """Return why a request is refused before it is read; None if it is not."""
-        if self._key is not None and not self._has_key(headers):
-            return RequestError(401, "a valid key must be given: Authorization: Bearer KEY.")
-        if self._in_flight > self._limits.in_flight:
-            return RequestError(429, "too many requests; try again in a second.", {"retry-after": "1"})
-        return None
-
     def _has_key(self, headers: Headers) -> bool:
         assert self._key is not None
         scheme, _, given = headers.get("authorization", "").partition(" ")
         # In constant time, so that the time of an answer tells nothing about the key.
-        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._key)
+        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode("latin-1"), self._key)
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:
-    """Return the body of a request, which may have so many bytes and take so long."""
+    """Read the body of a request within the limits of size and time."""
     too_large = RequestError(413, f"a request may have at most {limits.body_bytes:,} bytes.")
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > limits.body_bytes:
@@ -129,7 +128,8 @@ async def read_body(request: Request, limits: Limits) -> bytes:
                 if len(body) > limits.body_bytes:
                     raise too_large
     except TimeoutError:
-        raise RequestError(408, f"the request did not arrive within {limits.seconds:g} seconds.") from None
+        message = f"the request did not arrive within {limits.seconds:g} seconds."
+        raise RequestError(408, message, {"connection": "close"}) from None
     return bytes(body)
 
 

@@ -1,19 +1,18 @@
-"""Artifacts in memory: opened, run one at a time, and swapped for new ones without a pause."""
+"""Artifacts in memory: opened, run, and replaced by new ones without a pause."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
-import anyio.to_thread
-
 from understudy.artifacts.artifact import ARTIFACT
 from understudy.data.kind import Prediction
-from understudy.errors import UnderstudyError
 from understudy.predictor import Predictor
 
 logger = logging.getLogger(__name__)
@@ -21,21 +20,33 @@ logger = logging.getLogger(__name__)
 _SHORT = 1_000  # characters, about 250 tokens
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """An artifact that was opened.
+
+    Attributes:
+        sample: one of its predictions, which shows the names and types of its outputs.
+    """
+
+    predictor: Predictor
+    sample: Prediction
+
+
 class ServedModel:
-    """An artifact that answers, and is opened anew when its folder changes.
+    """A model with a name, loaded again when its folder changes.
 
     Attributes:
         name: its name in addresses and metrics.
-        predictor: what answers now.
-        sample: a prediction of it, which shows the names and types of its outputs.
+        loaded: what answers now. Read it once for each request: it may be replaced at any time.
     """
 
     def __init__(self, name: str, folder: str, *, form: str | None, threads: int) -> None:
         self.name, self._folder, self._form, self._threads = name, folder, form, threads
-        self._seen = self._signature()
-        self.predictor, self.sample = self._open()
+        self._signature = self._read_signature()
+        self._problem = ""
+        self.loaded = self._load()
 
-    def _signature(self) -> tuple[str, int, int] | None:
+    def _read_signature(self) -> tuple[str, int, int] | None:
         """Return what changes if another artifact takes the folder's place, or its link's."""
         folder = os.path.realpath(Path(self._folder).expanduser())
         try:
@@ -44,32 +55,31 @@ class ServedModel:
             return None
         return folder, status.st_mtime_ns, status.st_ino
 
-    def _open(self) -> tuple[Predictor, Prediction]:
+    def _load(self) -> Loaded:
         """Open the artifact and make a prediction: what cannot answer must not take over."""
         # The link is followed once, so that all files are of one artifact.
         folder = os.path.realpath(Path(self._folder).expanduser())
         predictor = Predictor(folder, model=self._form, threads=self._threads)
         lists = predictor.kind.list_fields
         row = {name: ["a", "b"] if name in lists else "a" for name in predictor.artifact.fields}
-        return predictor, predictor(row)
+        return Loaded(predictor, predictor(row))
 
-    def refresh(self, *, force: bool = False) -> bool:
-        """Open the artifact anew if it has changed; a broken one is named and the old one goes on.
-
-        Returns:
-            Whether a new artifact has taken over.
-        """
-        signature = self._signature()
-        if signature == self._seen and not force:
-            return False
-        self._seen = signature  # also of a broken one, so that it is not tried every second
+    def refresh(self, *, force: bool = False) -> None:
+        """Load the artifact again if it has changed. A broken one is tried again later."""
+        signature = self._read_signature()
+        if signature == self._signature and not force:
+            return
         try:
-            self.predictor, self.sample = self._open()
-        except (UnderstudyError, OSError) as error:
-            logger.error("%s: the new artifact is refused, the old one goes on: %s", self.name, error)
-            return False
-        logger.info("%s: a new artifact answers", self.name)
-        return True
+            self.loaded = self._load()
+        except Exception as error:  # whatever is wrong with it, the old one goes on
+            if str(error) != self._problem:
+                logger.error(
+                    "%s: new artifact rejected, still serving the previous one: %s", self.name, error
+                )
+            self._problem = str(error)
+            return
+        self._signature, self._problem = signature, ""
+        logger.info("%s: now serving the new artifact", self.name)
 
 
 class Models:
@@ -83,9 +93,9 @@ class Models:
         self._models = {
             name: ServedModel(name, folder, form=form, threads=threads) for name, folder in folders.items()
         }
-        self._limiter: anyio.CapacityLimiter | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="predict")
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[ServedModel]:
         return iter(self._models.values())
 
     def find(self, name: str | None) -> ServedModel | None:
@@ -93,20 +103,26 @@ class Models:
         return next(iter(self), None) if name is None else self._models.get(name)
 
     def refresh(self, *, force: bool = False) -> None:
-        """Open every artifact anew that has changed."""
+        """Load every artifact again that has changed."""
         for model in self:
             model.refresh(force=force)
 
-    async def predict(self, model: ServedModel, rows: Sequence[Any], characters: int) -> list[Prediction]:
-        """Return the predictions of a model for rows with so many characters.
+    async def predict(self, predictor: Predictor, rows: Sequence[Any], *, is_short: bool) -> list[Prediction]:
+        """Return predictions for rows.
 
         A short text is predicted right here: in another thread it would take half as long again, because
-        that thread's core has none of the model in its cache. What takes longer goes to a thread, one at a
-        time, so that the event loop goes on.
+        that thread's core has none of the model in its cache. Longer requests go to a thread, one at a time,
+        so that the event loop goes on.
+
+        Args:
+            is_short: whether the rows are one text of a few words.
         """
-        predictor = model.predictor  # the same for all rows, whatever takes its place meanwhile
-        if characters <= _SHORT:
+        if is_short:
             return list(predictor(list(rows)))
-        if self._limiter is None:
-            self._limiter = anyio.CapacityLimiter(1)
-        return await anyio.to_thread.run_sync(predictor, list(rows), limiter=self._limiter)
+        loop = asyncio.get_running_loop()
+        return list(await loop.run_in_executor(self._thread, predictor, list(rows)))
+
+
+def is_short(num_texts: int, num_characters: int) -> bool:
+    """Return whether texts are predicted so quickly that everything else can wait."""
+    return num_texts == 1 and num_characters <= _SHORT

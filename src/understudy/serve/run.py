@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import shutil
 import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
-from understudy.errors import OutputError
-from understudy.predictor import Predictor
+from understudy.errors import ModelError, OutputError
+from understudy.serve.models import Models
 from understudy.serve.settings import METRICS_FOLDER, ServeSettings
+from understudy.serve.trace import find_tracer
 
 logger = logging.getLogger(__name__)
 
 _APP = "understudy.serve.app:app_from_environment"
 _BACKLOG = 2048
+# Seconds: a worker that dies sooner is not replaced at once.
+_SHORTEST_LIFE, _PAUSE = 20.0, 2.0
 
 
 class Supervisor(Multiprocess):
@@ -36,6 +41,8 @@ class Supervisor(Multiprocess):
 
     def __init__(self, config: uvicorn.Config, sockets: Sequence[socket.socket]) -> None:
         super().__init__(config, list(sockets))
+        self.has_failed = False
+        self._started: dict[int | None, float] = {}
 
     def init_processes(self) -> None:
         self.processes = [self._start(one) for one in self.sockets]
@@ -43,6 +50,7 @@ class Supervisor(Multiprocess):
     def _start(self, own: socket.socket) -> Process:
         process = Process(self.config, [own])
         process.start()
+        self._started[process.pid] = time.monotonic()
         return process
 
     def keep_subprocess_alive(self) -> None:
@@ -56,23 +64,32 @@ class Supervisor(Multiprocess):
                 continue
             process.kill()
             process.join()
+            lived = time.monotonic() - self._started.pop(process.pid, 0.0)
             mark_process_dead(process.pid)  # type: ignore[no-untyped-call]
             if process.exitcode == STARTUP_FAILURE:  # it would fail again
-                logger.error("A worker cannot start; the server stops.")
+                self.has_failed = True
                 self.should_exit.set()
                 return
             logger.warning("Worker %s died and is replaced.", process.pid)
+            if lived < _SHORTEST_LIFE:
+                self.should_exit.wait(_PAUSE)  # it may fail again and again
             self.processes[place] = self._start(self.sockets[place])
 
+    def terminate_all(self) -> None:
+        """Stop the workers, which drain on their own sockets; ours would only keep new clients waiting."""
+        super().terminate_all()
+        for one in self.sockets:
+            one.close()
+
     def handle_hup(self) -> None:
-        """Tell the workers to open their artifacts anew."""
+        """Tell the workers to reload their artifacts; one that is still starting reads the new one anyway."""
         for process in self.processes:
-            if process.pid is not None:
+            if process.pid is not None and process.is_ready(timeout=1):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process.pid, signal.SIGHUP)
 
     def handle_ttin(self) -> None:
-        logger.warning("The number of workers cannot change while the server runs.")
+        logger.warning("The number of workers cannot be changed while the server runs.")
 
     handle_ttou = handle_ttin
 
@@ -83,9 +100,11 @@ def serve(settings: ServeSettings, *, host: str = "127.0.0.1", port: int = 8000,
     Args:
         workers: processes that answer, each with its own copy of the models.
     """
+    # What is broken is refused here, before any worker starts.
     settings.api_key()
-    for folder in settings.models.values():  # a broken one is refused here, before any worker starts
-        Predictor(folder, model=settings.form, threads=settings.threads)
+    Models(settings.models, form=settings.form, threads=settings.threads)
+    if settings.trace:
+        find_tracer()
     settings.write()
     config = uvicorn.Config(
         _APP,
@@ -93,10 +112,11 @@ def serve(settings: ServeSettings, *, host: str = "127.0.0.1", port: int = 8000,
         loop="asyncio",  # uvloop lets some connections wait for seconds while others are served twice
         workers=workers,
         backlog=_BACKLOG,
+        lifespan="on",
         access_log=False,
         log_level="warning",
         timeout_keep_alive=75,  # longer than the usual load balancer's, so that it is the one that closes
-        timeout_graceful_shutdown=round(settings.limits.seconds),
+        timeout_graceful_shutdown=math.ceil(settings.limits.seconds),
         server_header=False,
         date_header=False,
     )
@@ -105,7 +125,10 @@ def serve(settings: ServeSettings, *, host: str = "127.0.0.1", port: int = 8000,
     try:
         if workers > 1:
             with _metrics_folder():
-                Supervisor(config, sockets).run()
+                supervisor = Supervisor(config, sockets)
+                supervisor.run()
+            if supervisor.has_failed:
+                raise ModelError("a worker could not start; the log says why.")
         else:
             uvicorn.Server(config).run(sockets)
     finally:
@@ -159,4 +182,5 @@ def _metrics_folder() -> Iterator[None]:
     try:
         yield
     finally:
+        del os.environ[METRICS_FOLDER]
         shutil.rmtree(folder, ignore_errors=True)

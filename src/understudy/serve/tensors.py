@@ -1,8 +1,8 @@
 """The Open Inference Protocol, version 2: rows and predictions as named tensors.
 
 Strings are BYTES tensors. Tensors may be in the JSON, or follow it in binary form, as Triton's clients send
-them: a header names the length of the JSON, and each string has its length in front, four bytes, little end
-first.
+them: a header names the length of the JSON, and each string has its length in front, as four bytes,
+little-endian.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from understudy.artifacts.artifact import Artifact
 from understudy.data.kind import Prediction, RowKind
 from understudy.errors import DataError
 
@@ -168,6 +169,18 @@ def _wanted(content: Mapping[str, Any], *, is_binary: bool) -> dict[str, bool]:
     return found
 
 
+def check_outputs(request: InferRequest, sample: Prediction) -> None:
+    """Refuse outputs that a model does not have.
+
+    Args:
+        sample: any prediction of the model.
+    """
+    known = columns_of(sample)
+    unknown = [name for name in request.outputs if name not in known]
+    if unknown:
+        raise DataError(f"outputs must be of {', '.join(known)}; got {unknown[0]!r}.")
+
+
 def write_infer(
     model: str, request: InferRequest, predictions: Sequence[Prediction], sample: Prediction
 ) -> tuple[bytes, int | None]:
@@ -176,21 +189,15 @@ def write_infer(
     Args:
         sample: any prediction of the model, which has the names and types of the outputs.
     """
-    known = list(columns_of(sample))
-    unknown = [name for name in request.outputs if name not in known]
-    if unknown:
-        raise DataError(f"outputs must be of {', '.join(known)}; got {unknown[0]!r}.")
+    known = columns_of(sample)
     outputs, binary = [], []
     for name in request.outputs or known:
-        datatype = columns_of(sample)[name]
+        datatype = known[name]
         values = [_value(one, name) for one in predictions]
         if len({len(one) for one in values if _is_row(one, datatype)}) > 1:
             raise DataError(f"{name} has rows of different lengths; ask for the other outputs alone.")
         tensor: dict[str, Any] = {"name": name, "datatype": datatype}
-        tensor["shape"] = [
-            len(values),
-            *([len(values[0])] if values and _is_row(values[0], datatype) else []),
-        ]
+        tensor["shape"] = [len(values), *_row_shape(values[0] if values else _value(sample, name), datatype)]
         flat = list(_flatten(values, datatype))
         if request.outputs.get(name, request.is_binary):
             content = _pack(flat, datatype)
@@ -202,7 +209,7 @@ def write_infer(
     answer: dict[str, Any] = {"model_name": model, "model_version": "1", "outputs": outputs}
     if request.id is not None:
         answer["id"] = request.id
-    head = json.dumps(answer, ensure_ascii=False).encode()
+    head = json.dumps(answer, ensure_ascii=True).encode()
     return head + b"".join(binary), len(head) if binary else None
 
 
@@ -253,20 +260,24 @@ def _pack(values: Iterable[Any], datatype: str) -> bytes:
     return np.array(list(values), _TYPES[datatype]).tobytes()
 
 
-def describe_model(name: str, fields: Sequence[str], sample: Prediction) -> dict[str, Any]:
+def _row_shape(value: Any, datatype: str) -> list[int]:
+    return [len(value)] if _is_row(value, datatype) else []
+
+
+def describe_model(name: str, artifact: Artifact, sample: Prediction) -> dict[str, Any]:
     """Return the metadata of a model: its inputs and outputs."""
     outputs = [
         {
             "name": one,
             "datatype": datatype,
-            "shape": [-1, *([-1] if _is_row(_value(sample, one), datatype) else [])],
+            "shape": [-1, *(-1 for _ in _row_shape(_value(sample, one), datatype))],
         }
         for one, datatype in columns_of(sample).items()
     ]
     return {
         "name": name,
         "versions": ["1"],
-        "platform": "onnxruntime_onnx",
-        "inputs": [{"name": one, "datatype": "BYTES", "shape": [-1]} for one in fields],
+        "platform": f"{artifact.models[artifact.default].engine}_onnx",
+        "inputs": [{"name": one, "datatype": "BYTES", "shape": [-1]} for one in artifact.fields],
         "outputs": outputs,
     }

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from understudy.artifacts.artifact import ARTIFACT, CARD, Artifact, write_artifact
+from understudy.artifacts.artifact import CARD, Artifact, write_artifact
 from understudy.artifacts.card import write_card
 from understudy.artifacts.forms import ExportSubject, FormMaker
 from understudy.artifacts.onnx import OPSET
 from understudy.distillation.agreement import labels_from
-from understudy.errors import OutputError
 from understudy.evaluation.score import score_content
 from understudy.files import hash_file
 from understudy.models.settings import student_inside
@@ -25,7 +24,7 @@ from understudy.recipe.resolve import input_paths
 from understudy.stages.bench import bench
 from understudy.training.cpu import tune_cpu
 from understudy.workspace.artifact_folder import replace_artifact, speed_content
-from understudy.workspace.folders import check_apart, check_is_folder
+from understudy.workspace.folders import check_apart, check_artifact_folder
 from understudy.workspace.hashes import hash_model, versions
 from understudy.workspace.inputs import describe_input
 from understudy.workspace.models import load_subject
@@ -69,13 +68,7 @@ def export(
         'positive'
     """
     folder, model = Path(output_dir).expanduser(), student_inside(student)
-    check_is_folder(folder.resolve())
-    is_artifact = (folder / ARTIFACT).is_file()
-    if folder.is_dir() and any(folder.iterdir()) and not (is_artifact and overwrite):
-        remedy = (
-            "Use --overwrite to replace it, or another" if is_artifact else "It is no artifact: use another"
-        )
-        raise OutputError(f"{folder} is there already. {remedy} --output-dir.")
+    check_artifact_folder(folder, overwrite=overwrite)
     run = evaluation_recipe(model, task=task, data=data, recipe=recipe, settings=settings)
     check_apart(folder, [student, *input_paths(run)])
     tune_cpu()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from understudy.artifacts.artifact import ARTIFACT
 from understudy.data.sources import AUGMENTED_ROWS
 from understudy.errors import OutputError
 from understudy.files import write_atomically
@@ -96,6 +97,17 @@ def check_free(output_dir: Path, marks: Sequence[str] = (RECIPE, RESULT)) -> Non
     if output_dir.is_dir() and not is_ours and any(output_dir.iterdir()):
         # Not even with --overwrite, which would remove files that we did not write.
         raise OutputError(f"{output_dir} is not empty and not a run of ours. Use another --output-dir.")
+
+
+def check_artifact_folder(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder in use as the place of an artifact, unless it is one that may be replaced."""
+    check_is_folder(folder.resolve())
+    is_artifact = (folder / ARTIFACT).is_file()
+    if folder.is_dir() and any(folder.iterdir()) and not (is_artifact and overwrite):
+        remedy = (
+            "Use --overwrite to replace it, or another" if is_artifact else "It is no artifact: use another"
+        )
+        raise OutputError(f"{folder} is there already. {remedy} --output-dir.")
 
 
 def check_apart(output_dir: Path, inputs: Iterable[str | Path]) -> None:

@@ -75,6 +75,10 @@ MISTAKES = {
     "mine": ("mine rows.csv --task sst3 --output-dir o", "Did you mean 'sst2'?"),
     "evaluate": ("evaluate ./encodr --task sst2", "Did you mean encoder?"),
     "evaluate an artifact": ("evaluate artifact --task sst2", "artifact is an artifact: its scores are in"),
+    "full folder of an artifact": (
+        "export encoder --task sst2 --output-dir encoder",
+        "encoder is there already. It is no artifact",
+    ),
     "export": ("export encoder --task sst3 --output-dir o", "Did you mean 'sst2'?"),
     "recipe of a plan": ("plan desk-sst", "Did you mean desk-sst2"),
     "key of a plan": ("plan desk-sst2 --set sed=1", "Did you mean 'seed'?"),

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from understudy.artifacts.artifact import Artifact, ExportedModel, write_artifact
-from understudy.errors import OutputError
+from understudy.errors import ModelError, OutputError
+from understudy.files import hash_file
 from understudy.serve.container import write_container
 
 
@@ -28,7 +29,7 @@ def artifact(tmp_path: Path) -> Path:
         task="My Reviews", kind="classification", fields=["text"], labels=["neg", "pos"], unanswerable=False,
         max_length=64, stride=None, truncation_side="right", padding={"input_ids": 0},
         inputs=["input_ids", "attention_mask"], outputs=["logits"], models=models, default="int8",
-        parameters=1, files=dict.fromkeys(files, ""),
+        parameters=1, files={name: hash_file(folder / name) for name in files},
     )  # fmt: skip
     write_artifact(folder, described)
     return folder
@@ -57,6 +58,12 @@ def test_nothing_runs_as_root_or_writes(artifact: Path, tmp_path: Path) -> None:
     assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
     compose = yaml.safe_load((tmp_path / "out" / "compose.yaml").read_text())
     assert compose["services"]["my-reviews-student"]["read_only"] is True
+
+
+def test_a_broken_artifact_is_not_packed(artifact: Path, tmp_path: Path) -> None:
+    (artifact / "tokenizer.json").write_text("changed")
+    with pytest.raises(ModelError, match="is not the file that was exported"):
+        write_container(artifact, tmp_path / "out")
 
 
 def test_a_folder_in_use_is_refused(artifact: Path, tmp_path: Path) -> None:

@@ -86,6 +86,9 @@ class MultipleChoiceRows(RowKind):
             raise DataError("choices must have one at least.")
         return row
 
+    def num_texts(self, row: Row) -> int:
+        return len(row["choices"])
+
     def read(self, rows: Sequence[Row], reader: TextReader, fields: Sequence[str]) -> Iterable[Reading]:
         return [Reading(row, reader.choices(row["context"], row["question"], row["choices"])) for row in rows]
 
