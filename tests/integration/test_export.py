@@ -455,7 +455,8 @@ def test_the_command_shows_the_figures(shipped: tuple[Path, Path], tmp_path: Pat
         for form in ("fp32 (torch)", "fp32 (onnxruntime)", "int8 (onnxruntime)")
         for batch in (1, 32)
     }
-    assert "points lost against fp32, 0.5 allowed" in done.stderr
+    assert "int8: against fp32, " in done.stderr
+    assert "points lost (95 %:" in done.stderr
     assert not list(tmp_path.glob("*.writing"))
 
 

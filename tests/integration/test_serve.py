@@ -105,6 +105,11 @@ MALFORMED: dict[str, tuple[str, bytes, int]] = {
         json.dumps({"context": "a", "question": "", "choices": [""] * 1_000}).encode(),
         413,
     ),
+    "very many empty words": (
+        "/predict/token-classification",
+        json.dumps({"words": [""] * 100_001}).encode(),
+        413,
+    ),
     "another version": ("/v2/models/classification/versions/2/infer", b"{}", 404),
     "too many rows": ("/predict", json.dumps({"rows": ["a"] * 41}).encode(), 413),
     "a long row": ("/predict", json.dumps({"text": "a" * 100_001}).encode(), 413),

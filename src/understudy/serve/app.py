@@ -41,10 +41,10 @@ _POLL_SECONDS = 1.0
 
 
 class Handlers:
-    """What answers requests.
+    """The handlers of all paths.
 
     Args:
-        models: what answers.
+        models: the models that answer.
         limits: the largest requests that are accepted.
     """
 
@@ -155,9 +155,11 @@ class Handlers:
 
 
 def _num_characters(row: Mapping[str, Any]) -> int:
-    """Return how much text a parsed row has."""
+    """Return how much text a parsed row has; an empty string in a list counts too, as a space."""
     return sum(
-        len(value) if isinstance(value, str) else sum(map(len, value)) for value in row.values() if value
+        len(value) if isinstance(value, str) else sum(map(len, value)) + len(value)
+        for value in row.values()
+        if value
     )
 
 
