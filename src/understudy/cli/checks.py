@@ -47,4 +47,4 @@ def check_scoring(model: str, *, split: str | None = None, **given: Any) -> None
     recipe = evaluation_recipe(student_inside(model), **given)
     data = recipe.data
     if split is None and (data.source or data.dev or data.dev_share):
-        check_rows(recipe.task_definition, data, has_train=False)
+        check_rows(recipe.task_definition, data, unread=["train"])

@@ -5,6 +5,7 @@ Commands do this first, so that a mistake is refused at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from understudy.data.settings import DataSettings
@@ -40,17 +41,18 @@ def check_inputs(recipe: Recipe) -> None:
             check_model_name(name, key)
     data = recipe.data
     if recipe.task is not None and (data.source or data.train or data.dev):
-        check_rows(recipe.task_definition, data)
+        augments = recipe.augment is not None and recipe.method is None  # and scores nothing
+        check_rows(recipe.task_definition, data, unread=["dev"] if augments else [])
     if recipe.task is not None and data.unlabelled is not None:
         rows = recipe.task_definition.rows
         unlabelled_source(rows, data.unlabelled, data.columns, encoding=data.encoding)
 
 
-def check_rows(task: Task, data: DataSettings, *, has_train: bool = True) -> None:
+def check_rows(task: Task, data: DataSettings, *, unread: Sequence[str] = ()) -> None:
     """Refuse files, folders or columns of the training and the development rows that do not exist.
 
     Args:
-        has_train: whether training rows are read too.
+        unread: `train` or `dev`, if the command does not read these rows.
     """
     check_settings(task, data)
     place = Path(str(data.source)).expanduser()
@@ -63,5 +65,7 @@ def check_rows(task: Task, data: DataSettings, *, has_train: bool = True) -> Non
         return  # on the hub, or a copy of it, which takes a second to open
     else:
         splits = ["train", *dev_splits(task, data)]
-    for split in splits if has_train else [one for one in splits if one != "train"]:
+    for split in splits:
+        if ("train" if split == "train" else "dev") in unread:
+            continue
         find_source(task, data, split)
