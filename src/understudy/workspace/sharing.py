@@ -41,11 +41,11 @@ def student_content(folder: Path) -> Content:
     Args:
         folder: the folder of a model, or of the distillation that made it.
     """
-    model = Path(student_inside(folder))
+    inside = folder / DISTILLED
+    model = folder if inside.is_dir() else Path(student_inside(folder))  # a whole run has two things to give
     found = sorted(file for file in model.iterdir() if any(fnmatch(file.name, one) for one in _FILES))
     names = [file.name for file in found]
     if "config.json" not in names or not any(fnmatch(name, "model*.safetensors") for name in names):
-        inside = folder / DISTILLED
         hint = f" It is a whole run: give {folder / 'artifact'} or {inside}." if inside.is_dir() else ""
         raise OutputError(
             f"{folder} is neither an artifact (artifact.json, from understudy export) nor a student "
