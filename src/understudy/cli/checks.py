@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,8 @@ def check_early(
 
     require("torch")
     check_inputs(build())
-    if output_dir is not None:
+    # Of several processes, a slow one would meet what the first has begun to write.
+    if output_dir is not None and os.environ.get("RANK", "0") == "0":
         check_free(output_dir, **({"marks": marks} if marks is not None else {}))
 
 
