@@ -2,7 +2,7 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup browser fix check test docs wheel lowest lowest-setup
+.PHONY: setup browser rust fix check test docs wheel lowest lowest-setup
 
 setup:  ## a virtual environment with pinned versions
 	test -x $(BIN)/python || python3 -m venv $(VENV)
@@ -45,3 +45,9 @@ test:  ## all tests; those marked `real` skip where the assets are absent
 browser:  ## Chromium and its driver, for the tests of pages
 	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }
 	npm install --silent --no-fund --no-audit --prefix $(VENV)/browser playwright-core@1.65.0
+
+rust:  ## Rust and the crates of examples/rust, for its test
+	command -v cargo >/dev/null || { apt-get update -qq && apt-get install -y -qq cargo >/dev/null; }
+	test -d /usr/share/cargo/registry/unicode-categories-0.1.1 -a -d /usr/share/cargo/registry/libloading-0.7.4 || \
+		{ apt-get update -qq && apt-get install -y -qq librust-libloading-dev librust-serde-json-dev \
+		librust-unicode-categories-dev librust-unicode-normalization-dev >/dev/null; }

@@ -156,7 +156,7 @@ def test_what_is_refused(made: Path, encoder: Path, texts: Path, tmp_path: Path)
         corpus((tmp_path / "other.parquet",))
     with pytest.raises(OutputError, match=r"must not be inside corpus\.sources"):
         corpus(output_dir=texts / "corpus")
-    with pytest.raises(OutputError, match="not a run of ours"):
+    with pytest.raises(OutputError, match="understudy did not write it"):
         corpus((f"{texts}/*.jsonl",), output_dir=texts, overwrite=True)
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(DataError, match="all 1 files are empty"):

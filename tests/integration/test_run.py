@@ -365,7 +365,7 @@ def test_errors_stop_it_before_anything_is_written(recipe: Path, tmp_path: Path)
     assert not (tmp_path / "run").exists()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("precious")
-    with pytest.raises(OutputError, match="not a run of ours"):
+    with pytest.raises(OutputError, match="understudy did not write it"):
         understudy.run(recipe=recipe, output_dir=tmp_path / "mine")
 
 

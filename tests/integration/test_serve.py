@@ -203,6 +203,7 @@ def test_logs_are_json_with_the_callers_id(server: Server) -> None:
         f"{server.url}/predict", json={"text": "secret words"}, headers={"x-request-id": "mine-1"}
     )
     assert answer.headers["x-request-id"] == "mine-1"
+    wait_until(lambda: '"mine-1"' in server.log)  # the line is written after the answer
     lines = [json.loads(line) for line in server.log.splitlines() if '"mine-1"' in line]
     assert lines[0]["status"] == 200
     assert lines[0]["rows"] == 1

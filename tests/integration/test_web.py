@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import json
 import os
 import shutil
-import subprocess
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kinds import EXAMPLES
+from pages import ask_pages
 from served import example_rows
 from typer.testing import CliRunner
 
@@ -56,25 +53,7 @@ def asked(
     folder = tmp_path_factory.mktemp("sites")
     for kind, artifact in artifacts.items():
         write_site(artifact, folder / kind)
-    (folder / "rows.json").write_text(json.dumps(rows))
-
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
-    handler = functools.partial(Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_address[1]}"
-        script = Path(__file__).with_name("browser.mjs")
-        command = ["node", str(script), str(MODULES), address, str(folder / "rows.json")]
-        pictures = os.environ.get("BROWSER_PICTURES")
-        command += [pictures] if pictures else []
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-        server.shutdown()
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return ask_pages(folder, rows, MODULES, pictures=os.environ.get("BROWSER_PICTURES"), seconds=600)
 
 
 def in_characters(prediction: Any, row: dict[str, Any]) -> Any:

@@ -70,8 +70,11 @@ def describe_loss(tried: Mapping[str, Any], tolerance: float) -> str:
     """Format the loss of a form: points, interval, and what is allowed.
 
     >>> describe_loss({"points_lost": 0.94, "interval": [-0.3, 2.2]}, 0.5)
-    '0.94 points lost (95 %: -0.30 to 2.20), 0.5 allowed: more, but within chance on these rows'
+    'changes by -0.94 points (95 %: -2.20 to +0.30); 0.5 may be lost: it is more, but within chance'
     """
     low, high = tried["interval"]
-    text = f"{tried['points_lost']:.2f} points lost (95 %: {low:.2f} to {high:.2f}), {tolerance:g} allowed"
-    return f"{text}: more, but within chance on these rows" if tried["points_lost"] > tolerance else text
+    text = (
+        f"changes by {-tried['points_lost']:+.2f} points (95 %: {-high:+.2f} to {-low:+.2f}); "
+        f"{tolerance:g} may be lost"
+    )
+    return f"{text}: it is more, but within chance" if tried["points_lost"] > tolerance else text

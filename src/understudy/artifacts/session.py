@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.artifacts.artifact import Artifact, ExportedModel, checked_file
-from understudy.data.tokens import padded_width
 from understudy.errors import ModelError
 
 Arrays = Mapping[str, NDArray[np.int64]]
@@ -111,9 +110,12 @@ def _check_names(path: Path, expected: Sequence[str], found: Sequence[str]) -> N
 
 
 def pad(rows: Sequence[Mapping[str, Sequence[int]]], padding: Mapping[str, int]) -> dict[str, Any]:
-    """Pad the token ids of several texts to arrays of one width, with an attention mask."""
+    """Pad the token ids of several texts to the longest, with an attention mask.
+
+    A single text is not padded: in int8 all activations have one scale, which padding would change.
+    """
     lengths = [len(row["input_ids"]) for row in rows]
-    width = padded_width(lengths)
+    width = max(lengths)
     arrays = {name: np.full((len(rows), width), value, np.int64) for name, value in padding.items()}
     mask = np.zeros((len(rows), width), np.int64)
     for place, (row, length) in enumerate(zip(rows, lengths, strict=True)):

@@ -63,7 +63,10 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def understudy_command(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option(
+            "--version", metavar="", callback=_show_version, is_eager=True, help="Show the version."
+        ),
     ] = False,
 ) -> None:
     """Distil a large encoder into a small one.

@@ -29,11 +29,13 @@ def export_command(
     tolerance: Annotated[
         float, typer.Option("--tolerance", min=0.0, help="Points that int8 may lose on a dev set.")
     ] = 0.5,
-    int8: Annotated[bool, typer.Option("--int8/--no-int8", help="Quantise to int8.")] = True,
+    int8: Annotated[bool, typer.Option("--int8/--no-int8", metavar="", help="Quantise to int8.")] = True,
     openvino: Annotated[
-        bool, typer.Option("--openvino", help="Write int8 for OpenVINO too (extra `openvino`).")
+        bool, typer.Option("--openvino", metavar="", help="Write int8 for OpenVINO too (extra `openvino`).")
     ] = False,
-    speed: Annotated[bool, typer.Option("--speed/--no-speed", help="Time it, for the card.")] = True,
+    speed: Annotated[
+        bool, typer.Option("--speed/--no-speed", metavar="", help="Time it, for the card.")
+    ] = True,
     task: TaskOption = None,
     data: DataOption = None,
     recipe: RecipeOption = None,
@@ -99,4 +101,8 @@ def _write_container(artifact: Path, folder: Path) -> None:
     from understudy.serve.container import write_container
 
     files = write_container(artifact, folder)
-    typer.echo(f"{folder}: {', '.join(files)}. Build it: docker build --tag student {folder}", err=True)
+    typer.echo(
+        f"{folder}: {', '.join(files)}. Build it: docker build --tag student {folder}\n"
+        f"If this version of understudy is not published, copy its wheel to {folder / 'wheels'} first.",
+        err=True,
+    )

@@ -38,7 +38,9 @@ SetOption = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe; may be repeated."),
 ]
 EngineOption = Annotated[str, typer.Option("--engine", help="local, or ray for many machines.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", metavar="", help="Print the result as JSON on standard output.")
+]
 OutputOption = Annotated[Path, typer.Option("--output-dir", help="Gets everything that is made.")]
 UnlabelledOption = Annotated[
     list[str] | None,
@@ -48,4 +50,6 @@ UnlabelledOption = Annotated[
         show_default=False,
     ),
 ]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace what is in --output-dir.")]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", metavar="", help="Replace what is in --output-dir.")
+]

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from understudy.errors import DataError
+from understudy.errors import DataError, OutputError
 
 
 def predict_command(
@@ -45,10 +45,10 @@ def predict_command(
         int | None, typer.Option("--threads", min=1, help="Of one pass; the engine's choice by default.")
     ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 32,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="A JSON object a line.")] = False,
     with_texts: Annotated[
         bool,
-        typer.Option("--with-texts", help="The same with the texts in it: rows to learn from."),
+        typer.Option("--with-texts", metavar="", help="The same with the texts in it: rows to learn from."),
     ] = False,
 ) -> None:
     """Predict labels of texts with an exported student. Starts without torch.
@@ -110,6 +110,8 @@ def predict_command(
     answers = predictor.stream(empty.watch(map(read.row, records)), batch_size=batch_size)
     pairs = zip(kept, cut.watch(answers), strict=True)
     if output is not None:
+        if file is not None and output.exists() and output.samefile(file):
+            raise OutputError(f"--output {output} is --file itself. Use another name.")
         write_predictions(output, pairs, predictor.kind, fields)
     else:
         for record, answer in pairs:

@@ -15,7 +15,9 @@ from understudy.cli.options import JsonOption
 def push_command(
     folder: Annotated[Path, typer.Argument(help="Artifact or student.", show_default=False)],
     repo: Annotated[str, typer.Argument(help="Repository: user/name.", show_default=False)],
-    private: Annotated[bool, typer.Option("--private", help="Create a private repository.")] = False,
+    private: Annotated[
+        bool, typer.Option("--private", metavar="", help="Create a private repository.")
+    ] = False,
     revision: Annotated[
         str | None, typer.Option("--revision", metavar="BRANCH", help="Branch; main by default.")
     ] = None,

@@ -55,9 +55,16 @@ def run_command(
         float | None,
         typer.Option("--tolerate", min=0.0, help="Points that a student may lose to be ready; default 2."),
     ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Look for what would fail, and stop there.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", metavar="", help="Look for what would fail, and stop there.")
+    ] = False,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Measure for half a minute how long it would take, and stop there.")
+        bool,
+        typer.Option(
+            "--plan",
+            metavar="",
+            help="Measure each stage briefly, say how long it would take, and stop there.",
+        ),
     ] = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,

@@ -47,7 +47,9 @@ def serve_command(
             "--drain-seconds", min=0.0, help="Keep serving after SIGTERM, so that clients can leave."
         ),
     ] = 2.0,
-    trace: Annotated[bool, typer.Option("--trace", help="Trace requests with OpenTelemetry.")] = False,
+    trace: Annotated[
+        bool, typer.Option("--trace", metavar="", help="Trace requests with OpenTelemetry.")
+    ] = False,
 ) -> None:
     """Serve a student over HTTP.
 

@@ -28,7 +28,7 @@ from tqdm.auto import tqdm
 from understudy.data.columns import column_option
 from understudy.data.labels import SEPARATOR, fold, is_number, split_labels
 from understudy.data.raw_rows import Problem
-from understudy.data.rows import RowReport, check_row, label_ids, refuse_if_bad
+from understudy.data.rows import RowReport, check_row, label_ids, refuse_if_unusable
 from understudy.data.settings import DataSettings
 from understudy.data.sources import Source, check_settings, find_source
 from understudy.data.task import Task
@@ -104,13 +104,14 @@ def load_data(
         sources[UNLABELLED] = unlabelled_source(
             task.kind, settings.unlabelled, settings.columns, fields, encoding=settings.encoding
         )
-    loaded = {}
-    reports = {}
-    for split, source in sources.items():
-        loaded[split], reports[split] = _checked(
-            task, source, names, settings.bad_rows, labelled=split != UNLABELLED
-        )
+    checked = {
+        split: _check(task, source, names, labelled=split != UNLABELLED) for split, source in sources.items()
+    }
+    reports = {split: report for split, (_, report) in checked.items()}
+    refuse_if_unusable(list(reports.values()), allow_bad=settings.bad_rows == "drop")
+    loaded = {split: _open(folder) for split, (folder, _) in checked.items()}
     _check_choices(loaded)
+    _check_texts(task, next(iter(loaded.values())), next(iter(sources.values())))
     if UNLABELLED in loaded:
         known = [rows for split, rows in loaded.items() if split not in ("train", UNLABELLED)]
         loaded[UNLABELLED] = _without_known(loaded[UNLABELLED], known, task.kind.inputs)
@@ -139,8 +140,9 @@ def load_unlabelled(task: Task, settings: DataSettings, labels: Sequence[str] | 
     """Load the rows without labels alone, and a hash of their content."""
     assert settings.unlabelled is not None
     source = unlabelled_source(task.kind, settings.unlabelled, settings.columns, encoding=settings.encoding)
-    rows, _ = _checked(task, source, labels, settings.bad_rows, labelled=False)
-    return rows, source.key
+    folder, report = _check(task, source, labels, labelled=False)
+    refuse_if_unusable([report], allow_bad=settings.bad_rows == "drop")
+    return _open(folder), source.key
 
 
 def _without_known(rows: Dataset, known: Sequence[Dataset], inputs: Sequence[str]) -> Dataset:
@@ -171,6 +173,18 @@ def _check_choices(loaded: Mapping[str, Dataset]) -> None:
         counts = [len(rows[0]["choices"]) for rows in parts]
         if counts[0] != counts[1]:
             raise DataError(f"labelled rows have {counts[0]} choices, unlabelled ones {counts[1]}.")
+
+
+def _check_texts(task: Task, rows: Dataset, source: Source) -> None:
+    """Refuse a column of different numbers as texts: it is the number of a row."""
+    for name in task.kind.sentence_fields:
+        if name in rows.column_names and len(rows) >= _MANY:
+            texts = rows[name][:_MANY]
+            if all(map(is_number, texts)) and len(set(texts)) == len(texts):
+                raise DataError(
+                    f"{source.name}: {source.columns[name]!r} has numbers, all different, where texts should "
+                    f"be. Name the column of the texts with {column_option(name)}."
+                )
 
 
 def _some_rows(rows: Dataset, count: int) -> Dataset:
@@ -233,10 +247,10 @@ def _no_label(source: Source, column: str | int, found: Collection[str], count: 
     return DataError(f"{source.name}: column {column!r} has {count}, so it is hardly a label. {other}.")
 
 
-def _checked(
-    task: Task, source: Source, labels: Sequence[str] | None, bad_rows: str, *, labelled: bool
-) -> tuple[Dataset, RowReport]:
-    """Return the checked rows of a source, from the cache if possible."""
+def _check(
+    task: Task, source: Source, labels: Sequence[str] | None, *, labelled: bool
+) -> tuple[Path, RowReport]:
+    """Check the rows of a source, unless they are in the cache; return their folder there and the report."""
     shape = [
         FORMAT_VERSION,
         task.kind.name,
@@ -251,14 +265,13 @@ def _checked(
     folder = cache_folder() / key
     if not (folder / "report.json").exists():
         _write_rows(task, source, labels, folder, labelled=labelled)
-    report = RowReport(**json.loads((folder / "report.json").read_text("utf-8")))
-    if bad_rows == "refuse":
-        refuse_if_bad(report)
-    if report.num_kept == 0:
-        raise DataError(f"No usable rows are left. {report.describe()}")
+    return folder, RowReport(**json.loads((folder / "report.json").read_text("utf-8")))
+
+
+def _open(folder: Path) -> Dataset:
     rows = Dataset.from_file(str(folder / "rows.arrow"))
-    rows._fingerprint = key  # a hash of the content; the library's own depends on the file's time
-    return rows, report
+    rows._fingerprint = folder.name  # a hash of the content; the library's own depends on the file's time
+    return rows
 
 
 def _write_rows(
@@ -306,6 +319,7 @@ def _write_rows(
             shutil.rmtree(target)
 
 
+_MANY = 100  # rows, so that their texts are no numbers by chance
 CACHE_VARIABLE = "UNDERSTUDY_CACHE"
 
 

@@ -176,11 +176,21 @@ def check_row(
         return bad.problem
 
 
-def refuse_if_bad(report: RowReport) -> None:
-    """Raise with the whole report and a remedy, if there are bad rows or none at all."""
-    if report.num_bad:
-        raise DataError(
-            f"{report.describe()}\nFix the file, or skip these rows with --set data.bad_rows=drop."
+def refuse_if_unusable(reports: Sequence[RowReport], *, allow_bad: bool = False) -> None:
+    """Raise with all reports and a remedy, if any source has bad rows or none at all.
+
+    Args:
+        allow_bad: accept bad rows, if good ones are left.
+    """
+    for report in reports:
+        if report.num_read == 0:
+            raise DataError(f"{report.source}: there are no rows. Check that this is the right file.")
+    bad = [one.describe() for one in reports if one.num_bad and not (allow_bad and one.num_kept)]
+    if bad:
+        remedy = (
+            "No usable rows are left."
+            if allow_bad
+            else f"Fix the {'files' if len(bad) > 1 else 'file'}, or skip these rows with --set "
+            "data.bad_rows=drop."
         )
-    if report.num_read == 0:
-        raise DataError(f"{report.source}: there are no rows. Check that this is the right file.")
+        raise DataError("\n".join([*bad, remedy]))

@@ -17,7 +17,7 @@ from typing import Any
 from understudy.data.columns import guess_columns
 from understudy.data.raw_rows import RawRow
 from understudy.data.readers import TEXT_SUFFIXES, read_file
-from understudy.data.rows import RowReport, refuse_if_bad
+from understudy.data.rows import RowReport, refuse_if_unusable
 from understudy.data.settings import DataSettings
 from understudy.data.task import Hub, Task
 from understudy.data.text_files import choose_encoding
@@ -230,7 +230,7 @@ def _file_source(
             report.num_read += 1
             if row.problem:
                 report.add(row.where, row.problem)
-        refuse_if_bad(report)
+        refuse_if_unusable([report])
     named, guessed = guess_columns(task.rows, columns, list(first or ()), str(path))
 
     def make_key() -> str:

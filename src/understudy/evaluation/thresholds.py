@@ -5,6 +5,37 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.evaluation.bootstrap import estimate_difference
+from understudy.evaluation.metrics import micro_f1_of_sets
+
+_FOLDS = 5
+_LEAST_GAIN = 0.005  # of F1; less is not worth another threshold, and often chance
+
+
+def reliable_threshold(
+    probabilities_N: NDArray[np.float64], gold_N: NDArray[np.bool_], *, usual: float = 0.5
+) -> float:
+    """Return the threshold with the highest F1 if it is better on other rows too, otherwise the usual one.
+
+    Thresholds are chosen on four fifths of the rows and used on the last fifth, in turn. The F1 of these
+    decisions must be higher than that at the usual threshold by half a point, with a 95 % interval that
+    excludes 0.
+    """
+    chosen = best_threshold(probabilities_N, gold_N, usual=usual)
+    if chosen == usual:
+        return usual
+    folds_N = np.arange(len(gold_N)) % _FOLDS
+    given_N = np.zeros(len(gold_N), dtype=np.bool_)
+    for fold in range(_FOLDS):
+        inside_N = folds_N == fold
+        threshold = best_threshold(probabilities_N[~inside_N], gold_N[~inside_N], usual=usual)
+        given_N[inside_N] = probabilities_N[inside_N] >= threshold
+    sides = [
+        np.stack([one, gold_N], axis=1).astype(np.float64) for one in (given_N, probabilities_N >= usual)
+    ]
+    gain = estimate_difference(micro_f1_of_sets, *sides)
+    return chosen if gain.value >= _LEAST_GAIN and gain.low > 0 else usual
+
 
 def best_threshold(
     probabilities_N: NDArray[np.float64], gold_N: NDArray[np.bool_], *, usual: float = 0.5

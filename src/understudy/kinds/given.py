@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from understudy.data.kind import Row
@@ -10,6 +10,16 @@ from understudy.errors import DataError
 
 # Tokenising a text of this many characters takes about half a gigabyte.
 MAX_CHARACTERS = 2_000_000
+
+
+def is_several(inputs: Any) -> bool:
+    """Return whether a caller gives several inputs: a list, a column of a frame, an array, any iterable."""
+    if hasattr(inputs, "columns"):
+        raise DataError(
+            "a table must be given by its column, e.g. predict(frame['text']), or by its rows, e.g. "
+            "predict(frame[['text', 'text_pair']].to_dict('records'))."
+        )
+    return isinstance(inputs, Iterable) and not isinstance(inputs, str | bytes | tuple | Mapping)
 
 
 def name_fields(given: Any, fields: Sequence[str], *, also: Sequence[str] = ()) -> Row:

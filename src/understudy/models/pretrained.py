@@ -18,7 +18,7 @@ from understudy.data.kind import RowKind
 from understudy.data.labels import check_labels, named_labels
 from understudy.data.task import Task
 from understudy.data.tokens import PAD_TO_MULTIPLE_OF
-from understudy.errors import ModelError
+from understudy.errors import ModelError, did_you_mean
 from understudy.hub import split_revision
 from understudy.models.families import num_positions
 
@@ -33,9 +33,15 @@ def load_config(model: str) -> Any:
         return AutoConfig.from_pretrained(name, revision=revision)
     except (OSError, ValueError) as error:
         raise ModelError(
-            f"{model!r} is neither a model's folder here nor a hub name that can be reached: {error}\nGive a "
+            f"{model!r} is neither a model's folder here nor a hub name that can be reached."
+            f"{did_you_mean(model, _folders_here())} {error}\nGive a "
             "folder saved with save_pretrained, or a hub name where there is a network."
         ) from error
+
+
+def _folders_here() -> list[str]:
+    """Return the names of model folders in the present folder."""
+    return [one.parent.name for one in Path().glob("*/config.json")]
 
 
 def load_tokenizer(model: str) -> PreTrainedTokenizerFast:

@@ -102,7 +102,9 @@ def student_config(settings: StudentSettings, teacher_config: Any) -> Any:
     if sizes["hidden_size"] % sizes["num_attention_heads"]:
         raise RecipeError(
             f"student.hidden_size of {sizes['hidden_size']} must be a multiple of its "
-            f"{sizes['num_attention_heads']} heads. Change one, e.g. student.num_attention_heads="
+            f"{sizes['num_attention_heads']} heads. Use a width of "
+            f"{_near_multiple(sizes['hidden_size'], sizes['num_attention_heads'])}, or --set "
+            "student.num_attention_heads="
             f"{_near_divisor(sizes['hidden_size'], sizes['num_attention_heads'])}."
         )
     if settings.family not in (None, GENERIC):
@@ -116,6 +118,10 @@ def student_config(settings: StudentSettings, teacher_config: Any) -> Any:
             "with the same tokenizer."
         )
     return _resized(teacher_config, sizes)
+
+
+def _near_multiple(width: int, heads: int) -> int:
+    return max(1, round(width / heads)) * heads
 
 
 def _near_divisor(width: int, heads: int) -> int:

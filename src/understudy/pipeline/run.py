@@ -44,6 +44,7 @@ from understudy.workspace.folders import (
     check_apart,
     check_free,
 )
+from understudy.workspace.lock import one_at_a_time
 from understudy.workspace.objects import data_settings, model_path, unlabelled_settings
 from understudy.workspace.result import write_result
 
@@ -82,7 +83,9 @@ def run(
 
     Examples:
         >>> student = understudy.run(                              # doctest: +SKIP
-        ...     "bert-base-uncased", recipe="desk-sst2", data="nyu-mll/glue", output_dir="runs/sst2"
+        ...     "bert-base-uncased",
+        ...     data={"train": "reviews.csv", "split": 0.1, "text": "review", "label": "stars"},
+        ...     output_dir="runs/reviews",
         ... )
         >>> student("a fine film")["label"]                        # doctest: +SKIP
         'positive'
@@ -153,6 +156,7 @@ def run_recipe(
     return Recipe.from_mapping(values)
 
 
+@one_at_a_time
 def run_from_recipe(
     recipe: Recipe,
     output_dir: Path,
@@ -169,7 +173,8 @@ def run_from_recipe(
     refuse(findings)
     tune_cpu()
     output_dir.mkdir(parents=True, exist_ok=True)
-    if overwrite or not (output_dir / STATE).exists():
+    is_continued = (output_dir / STATE).exists() and not overwrite
+    if not is_continued:
         _write_state(output_dir, {})
     (output_dir / RESULT).unlink(missing_ok=True)  # left by the previous run
     write_atomically(output_dir / RECIPE, recipe.to_yaml())
@@ -184,7 +189,9 @@ def run_from_recipe(
         if is_new:
             announce_time(planned)
         seconds = _make_all(stages, output_dir)
-        logger.info("%s took %s.", "All of it" if is_new else "This call", _clock(time.monotonic() - started))
+        logger.info(
+            "%s took %s.", "This call" if is_continued else "All of it", _clock(time.monotonic() - started)
+        )
     finally:
         logging.getLogger(announce.__module__).setLevel(logging.NOTSET)
     content = summarize(recipe, output_dir) | {"seconds": seconds}

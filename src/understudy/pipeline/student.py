@@ -75,7 +75,8 @@ class Distilled(DistillResult):
         metrics = {name: figure.value for one in shipped for name, figure in one.scores.items()}
         splits = [metrics] if shipped else self.scores.values()
         scores = ", ".join(f"{name} {value:.3f}" for one in splits for name, value in one.items())
-        return f"Distilled({str(self.output_dir)!r}: {scores})"
+        verdict = f"; {self.content['verdict']['sentence']}" if self.verdict is not None else ""
+        return f"Distilled({str(self.output_dir)!r}: {scores}{verdict})"
 
     def _repr_html_(self) -> str:
         """Show teacher and student side by side in a notebook."""
@@ -129,8 +130,9 @@ def distill(
             states of the first token.
         predictions: a Parquet file with any model's predictions for the training rows, instead of a teacher,
             for method `soft-labels`; see `docs/reference/recipes.md`.
-        data: a folder in the task's layout, a hub dataset, files (`{"train": "a.csv", "dev": "b.csv"}`), or
-            datasets in memory: a `DatasetDict`, or `{"train": dataset, "dev": dataset}`.
+        data: a folder in the task's layout, a hub dataset, files (`{"train": "a.csv", "dev": "b.csv"}`, or
+            `{"train": "a.csv", "split": 0.1, "text": "review", "label": "stars"}`), or datasets in memory: a
+            `DatasetDict`, or `{"train": dataset, "dev": dataset}`.
         unlabelled: rows without labels to learn from too: files, folders, patterns, or datasets in memory.
         recipe: a shipped name or a file. Defaults to `tinybert-TASK`, `joint-KIND`, `pkd-KIND` or
             `soft-labels-KIND`.

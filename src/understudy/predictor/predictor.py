@@ -14,6 +14,7 @@ from understudy.data.kind import Prediction, Row
 from understudy.data.tokens import TextReader
 from understudy.errors import ModelError, RecipeError
 from understudy.kinds import get_rows
+from understudy.kinds.given import is_several
 
 # Rows are processed in parts, so that a long list takes no more memory than a short one.
 _ROWS_AT_ONCE = 1_000
@@ -99,8 +100,10 @@ class Predictor:
         )
 
     def __call__(self, inputs: Any, *, batch_size: int = 32) -> Any:
-        """Return the prediction for one input, or a list of predictions for a list of inputs.
+        """Return the prediction for one input, or a list of predictions for several.
 
+        Several inputs are a list, a column of a pandas or polars frame, an array, or another iterable, but
+        not a tuple.
         An input is a string or, if there are several fields, a tuple in the order of `artifact.fields` or a
         mapping: `("first", "second")`, `{"question": …, "context": …}`, `{"context": …, "question": …,
         "choices": […]}`, `{"words": […]}`. The keys of the prediction depend on the kind:
@@ -116,7 +119,7 @@ class Predictor:
 
         `truncated` is present, and true, if a text was longer than the model's limit.
         """
-        if isinstance(inputs, list):
+        if is_several(inputs):
             return list(self.stream(inputs, batch_size=batch_size))
         return next(self.stream([inputs], batch_size=batch_size))
 

@@ -75,9 +75,10 @@ def read_file(
         known = trained.get(name, name)
         column = given.get(name, known if known in header else name)
         if column not in header:
-            hint = did_you_mean(column, header)
+            wanted = given.get(name, known)
+            hint = did_you_mean(wanted, header)
             raise DataError(
-                f"{file} has no column {column}; it has {', '.join(header or ['none'])}.{hint} Say which "
+                f"{file} has no column {wanted}; it has {', '.join(header or ['none'])}.{hint} Say which "
                 f"one it is: --column {name}=…"
             )
         columns[name] = column

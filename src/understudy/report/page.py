@@ -72,7 +72,9 @@ def _headline(summary: Mapping[str, Any]) -> str:
         kind = "alternative better" if verdict["prefers_teacher"] else "alternative"
         title += f"<p class='{kind}'>{safe(verdict['alternative'])}</p>"
     if verdict["steps"]:
-        title += f"<p>Try: <code>{safe(verdict['steps'][0])}</code></p>"
+        first = verdict["steps"][0]
+        said = f"the same command with {first}" if first.startswith("--") else first
+        title += f"<p>Next: <code>{safe(said)}</code></p>"
     title += f"<p class=lead>{safe(headline(summary))}</p>"
     busy = busy_note(summary)
     said_too = [*summary["notes"], *([busy] if busy is not None else [])]
@@ -129,8 +131,8 @@ def _models(summary: Mapping[str, Any]) -> str:
     note = (
         f"Scores on {summary['counts'][summary['split']]['rows']:,} rows of {summary['split']} with "
         f"bootstrap intervals; medians and quartiles on texts of {summary['length']} tokens, one thread, "
-        f"{machine['processor']}, all in one measurement, in turns. Points are against the teacher, row by "
-        "row, with their 95 % interval."
+        f"{machine['processor']}, all in one measurement, in turns; times faster are medians of the ratios "
+        "of each turn. Points are against the teacher, row by row, with their 95 % interval."
     )
     figures = f"<div class=figures>{table(head, lines)}</div>"
     return section("Student and teacher", f"{side_by_side(_bars(summary))}{figures}<p>{safe(note)}</p>")
@@ -255,7 +257,7 @@ def _answers(
             lines.append(f"<tr><th>{safe(meant)}</th>{''.join(cells)}</tr>")
         head = "".join(f"<th>{safe(said)}</th>" for said in labels)
         tables.append(
-            f"<div class=scroll><table class=confusion><caption>{who}: label ↓, answer →</caption>"
+            f"<div class=scroll><table class=confusion><caption>{who} in fp32: label ↓, answer →</caption>"
             f"<tr><th></th>{head}</tr>{''.join(lines)}</table></div>"
         )
     return section("Answers", f"<div class=pictures>{''.join(tables)}</div>")
@@ -266,7 +268,8 @@ def _disagreements(rows: Sequence[Mapping[str, Any]], kind: Kind) -> str:
     differ = [row for row in rows if row["prediction"] != row["against"]]
     if not differ:
         return ""
-    if all(isinstance(row["prediction"], float) for row in rows):
+    is_numbers = all(isinstance(row["prediction"], float) for row in rows)
+    if is_numbers:
         differ = sorted(differ, key=lambda row: -abs(row["prediction"] - row["against"]))
     else:
         differ = sorted(differ, key=lambda row: kind.gold(row) != row["against"])
@@ -279,7 +282,8 @@ def _disagreements(rows: Sequence[Mapping[str, Any]], kind: Kind) -> str:
     ]
     note = f"{len(differ):,} of {len(rows):,} rows"
     if len(differ) > _MOST_ROWS:
-        note += f", {_MOST_ROWS} of them here; all are in {EVALUATION}/{PREDICTIONS}"
+        order = "those furthest apart" if is_numbers else "first those that the teacher gets right"
+        note += f", {_MOST_ROWS} of them here ({order}); all are in {EVALUATION}/{PREDICTIONS}"
     return section(
         "Where they disagree",
         f"<p>{safe(note)}.</p>" + table(["row", "label", "teacher", "student"], lines),

@@ -20,7 +20,7 @@ from understudy.report.figures import (
     speed_at,
 )
 from understudy.timing.rounds import say_speed
-from understudy.workspace.folders import RECIPE
+from understudy.workspace.folders import RECIPE, TEACHER_INT8
 
 Level = Literal["ready", "close", "not ready"]
 _FEW_ROWS = 2_000
@@ -95,9 +95,9 @@ def judge_teacher_int8(summary: Mapping[str, Any], level: Level, tolerate: float
         f"{model['bytes'] / 1e6:.1f} MB ({model['times_smaller']:.1f} times smaller than the teacher), "
         f"{model['milliseconds']['1']:.1f} ms for one text ({say_speed(speed_at(model, '1'))})."
     )
-    is_good = 100 * difference["low"] >= -tolerate
+    is_good = 100 * difference["low"] >= -tolerate and "teacher" not in summary["constant"]
     if is_good and level != "ready":
-        return f"For now the teacher in int8 is the better choice: {figures}", True
+        return f"For now the teacher in int8 (folder {TEACHER_INT8}) is the better choice: {figures}", True
     # CPU times are the ones that hold on a busy machine too.
     is_smaller, is_faster = (
         student["bytes"] < model["bytes"],

@@ -6,12 +6,13 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import httpx
 
 from understudy.errors import DataError, UnderstudyError
+from understudy.kinds.given import is_several
 
 _RETRY_CODES = (429, 503)
 # The request may not have been read; asking twice does no harm.
@@ -55,8 +56,8 @@ class Client:
         self._http = httpx.Client(base_url=url, headers=_headers(api_key), timeout=timeout)
 
     def __call__(self, inputs: Any) -> Any:
-        """Return the prediction for one input, or a list of predictions for a list of inputs."""
-        if not isinstance(inputs, list):
+        """Return the prediction for one input, or a list of predictions for several."""
+        if not is_several(inputs):
             return self._ask([inputs])[0]
         return [one for part in _parts(inputs, self._batch_size) for one in self._ask(part)]
 
@@ -107,8 +108,8 @@ class AsyncClient:
         self._http = httpx.AsyncClient(base_url=url, headers=_headers(api_key), timeout=timeout)
 
     async def __call__(self, inputs: Any) -> Any:
-        """Return the prediction for one input, or a list of predictions for a list of inputs."""
-        if not isinstance(inputs, list):
+        """Return the prediction for one input, or a list of predictions for several."""
+        if not is_several(inputs):
             return (await self._ask([inputs]))[0]
         made = [await self._ask(part) for part in _parts(inputs, self._batch_size)]
         return [one for part in made for one in part]
@@ -146,8 +147,8 @@ def _headers(api_key: str | None) -> dict[str, str]:
     return {"authorization": f"Bearer {api_key}"} if api_key is not None else {}
 
 
-def _parts(inputs: list[Any], size: int) -> Iterator[list[Any]]:
-    """Split a list into requests of limited size."""
+def _parts(inputs: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Split inputs into requests of limited size."""
     part: list[Any] = []
     num_bytes = 0
     for one in inputs:

@@ -79,7 +79,10 @@ def parse_json(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"the request is not JSON: {error}") from None
     if not isinstance(content, dict):
-        raise DataError(f"the request must be a JSON object; got {type(content).__name__}.")
+        raise DataError(
+            'the request must be a JSON object, {"rows": […]} for several rows; got '
+            f"{type(content).__name__}."
+        )
     return content
 
 

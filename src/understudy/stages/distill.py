@@ -19,10 +19,12 @@ from understudy.recipe.resolve import refuse_other_stages
 from understudy.training.arguments import build_arguments
 from understudy.training.cpu import tune_cpu
 from understudy.workspace.folders import check_output, start_output
+from understudy.workspace.lock import one_at_a_time
 from understudy.workspace.result import write_outcomes, write_result
 from understudy.workspace.results import DistillResult
 
 
+@one_at_a_time
 def distill_from_recipe(
     recipe: Recipe,
     output_dir: Path,

@@ -33,6 +33,7 @@ from understudy.training.cpu import tune_cpu
 from understudy.training.precision import precision_of
 from understudy.workspace.folders import TRAINING_FOLDER, check_output, start_output
 from understudy.workspace.hashes import hash_model, versions
+from understudy.workspace.lock import one_at_a_time
 from understudy.workspace.result import write_result
 from understudy.workspace.results import FinetuneResult
 
@@ -76,6 +77,7 @@ def finetune(
     )
 
 
+@one_at_a_time
 def finetune_from_recipe(
     recipe: Recipe,
     output_dir: Path,

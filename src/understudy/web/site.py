@@ -59,7 +59,9 @@ def write_site(artifact: str | Path, output_dir: str | Path) -> Site:
     if chosen.engine != "onnxruntime":
         raise ModelError(f"the artifact's default is of {chosen.engine}, which browsers do not run.")
     if target.is_dir() and any(target.iterdir()) and not (target / "student.js").is_file():
-        raise OutputError(f"{target} is not empty and no page of ours. Use another --output-dir.")
+        raise OutputError(
+            f"{target} is not empty, and understudy did not write it. Use another --output-dir."
+        )
     vendor = fetch_packages()
     target.mkdir(parents=True, exist_ok=True)
     for name in ("artifact", "vendor"):

@@ -96,7 +96,9 @@ def check_free(output_dir: Path, marks: Sequence[str] = (RECIPE, RESULT)) -> Non
     is_ours = any((output_dir / name).exists() for name in marks)
     if output_dir.is_dir() and not is_ours and any(output_dir.iterdir()):
         # Not even with --overwrite, which would remove files that we did not write.
-        raise OutputError(f"{output_dir} is not empty and not a run of ours. Use another --output-dir.")
+        raise OutputError(
+            f"{output_dir} is not empty, and understudy did not write it. Use another --output-dir."
+        )
 
 
 def check_artifact_folder(folder: Path, *, overwrite: bool) -> None:

@@ -19,8 +19,9 @@ from understudy.data.sources import SPLITS, hash_saved_dataset
 from understudy.errors import DataError, ModelError, RecipeError
 from understudy.workspace.hashes import hash_model
 
-# Other names for our splits.
-_SPLIT_NAMES = {"validation": "dev", "val": "dev", "eval": "dev"}
+# Other names of data settings: splits in `datasets`, and an option of the command line.
+_NAMES = {"validation": "dev", "val": "dev", "eval": "dev", "split": "dev_share"}
+_COLUMNS = ("text", "text_pair", "label")  # options that name a column
 
 
 def model_path(
@@ -61,21 +62,31 @@ def data_settings(data: str | Path | Mapping[str, Any] | None) -> dict[str, Any]
 
     Args:
         data: a mapping holds splits: `{"train": …, "dev": …}` or a `DatasetDict`, with paths,
-            `datasets.Dataset`, or frames of pandas or polars as values. `{"train": …, "dev_share": 0.1}`
-            holds out a share of the training rows.
+            `datasets.Dataset`, or frames of pandas or polars as values. `{"train": …, "split": 0.1}` holds
+            out a share of the training rows, and `text`, `text_pair` and `label` name columns, as the
+            options of the command line do.
     """
     if data is None:
         return {}
     if isinstance(_to_dataset(data), Dataset):
         raise DataError(
             'data must be a mapping, e.g. {"train": dataset, "dev": dataset}, or '
-            '{"train": dataset, "dev_share": 0.1}.'
+            '{"train": dataset, "split": 0.1}.'
         )
     if not isinstance(data, Mapping):
+        if Path(data).is_file():
+            raise DataError(
+                f'a file must be named as a split: data={{"train": {str(data)!r}, "split": 0.1}}.'
+            )
         return {"data.source": str(data)}
     settings: dict[str, Any] = {}
+    columns = {name: data[name] for name in _COLUMNS if name in data}
+    if columns:
+        settings["data.columns"] = {**data.get("columns", {}), **columns}
     for given, value in data.items():
-        name = _SPLIT_NAMES.get(given, given)
+        if columns and given in (*_COLUMNS, "columns"):
+            continue
+        name = _NAMES.get(given, given)
         value = _to_dataset(value)
         if isinstance(value, Dataset):
             if name not in SPLITS:

@@ -63,11 +63,11 @@ MISTAKES = {
     "no model": ("run --train rows.csv --split 0.5 --output-dir o", "a model must be given"),
     "full folder": (
         "run encoder --train rows.csv --split 0.5 --output-dir encoder",
-        "encoder is not empty and not a run of ours",
+        "encoder is not empty, and understudy did not write it",
     ),
     "full folder of a teacher": (
         "finetune encoder --train rows.csv --split 0.5 --output-dir encoder",
-        "encoder is not empty and not a run of ours",
+        "encoder is not empty, and understudy did not write it",
     ),
     "augment": ("augment encodr --task sst2 --data ./glue --output-dir o", "glue does not exist"),
     "general": ("general ./encodr --corpus c --output-dir o", "Did you mean encoder?"),

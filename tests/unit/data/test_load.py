@@ -11,7 +11,7 @@ from datasets import ClassLabel, Dataset, Features, Value
 from understudy.data.load import cache_folder, load_data
 from understudy.data.settings import DataSettings
 from understudy.data.sources import dev_splits
-from understudy.errors import RecipeError
+from understudy.errors import DataError, RecipeError
 from understudy.kinds.tasks import get_task
 
 
@@ -78,6 +78,37 @@ def test_a_bad_row_is_reported_once_where_rows_are_held_out(tmp_path: Path) -> N
         1,
         0,
     ]
+
+
+def test_bad_rows_of_all_files_are_reported_together(tmp_path: Path) -> None:
+    files = {}
+    for name, bad in (("train", ",positive"), ("dev", "a text,")):
+        files[name] = str(tmp_path / f"{name}.csv")
+        Path(files[name]).write_text(f"text,label\ngood,positive\nbad,negative\n{bad}\n")
+    with pytest.raises(DataError) as error:
+        load_data(get_task("sst2"), DataSettings(**files), ["train", "dev"])
+    message = str(error.value)
+    assert "train.csv: 1 of 3 rows are bad" in message
+    assert "dev.csv: 1 of 3 rows are bad" in message
+    assert message.endswith("Fix the files, or skip these rows with --set data.bad_rows=drop.")
+
+
+def test_numbers_of_rows_are_no_texts(tmp_path: Path) -> None:
+    rows = "".join(f"{number},text {number},{number % 2}\n" for number in range(100))
+    file = write(tmp_path / "a.csv", f"id,message,mood\n{rows}")
+    columns: dict[str, str | int] = {"text": "id", "label": "mood"}
+    settings = DataSettings(train=file, columns=columns)
+    with pytest.raises(DataError, match=r"'id' has numbers, all different, where texts should be.*--text"):
+        load_data(get_task("classification"), settings, ["train"])
+    settings = DataSettings(train=file, columns=columns | {"text": "message"})
+    assert len(load_data(get_task("classification"), settings, ["train"]).splits["train"]) == 100
+
+
+def test_dropping_all_rows_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "train.csv"
+    file.write_text("text,label\n,positive\n,negative\n")
+    with pytest.raises(DataError, match=r"(?s)2 of 2 rows are bad.*No usable rows are left"):
+        load_data(get_task("sst2"), DataSettings(train=str(file), bad_rows="drop"), ["train"])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.evaluation.thresholds import best_threshold
+from understudy.evaluation.thresholds import best_threshold, reliable_threshold
 
 # Few different values, so that ties are frequent; and the whole range.
 # Training flushes subnormal numbers to zero, in this process too once another test has trained.
@@ -74,3 +74,27 @@ def test_neighbouring_floats_are_kept_apart() -> None:
     low = 0.75
     probabilities = np.array([low, np.nextafter(low, 1.0)])
     assert best_threshold(probabilities, np.array([False, True])) > low
+
+
+def test_a_threshold_that_is_better_by_chance_is_not_used() -> None:
+    generator = np.random.default_rng(0)
+    gold = generator.random(200) < 0.3
+    noise = generator.random(200)
+    assert best_threshold(noise, gold) != 0.5
+    # Right only if chosen on the very rows: between 0.4 and 0.6 the label is drawn by lot.
+    probabilities = np.where(gold, 0.7, 0.3) + generator.normal(0, 0.15, 200)
+    assert best_threshold(probabilities, gold) != 0.5
+    assert reliable_threshold(probabilities, gold) == 0.5
+
+
+def test_a_threshold_that_is_better_on_other_rows_too_is_used() -> None:
+    generator = np.random.default_rng(0)
+    gold = generator.random(200) < 0.3
+    probabilities = np.where(gold, 0.3, 0.1) + generator.uniform(-0.05, 0.05, 200)
+    assert reliable_threshold(probabilities, gold) == best_threshold(probabilities, gold) < 0.3
+
+
+@given(ROWS)
+def test_a_reliable_threshold_is_the_best_or_the_usual_one(rows: list[tuple[float, bool]]) -> None:
+    probabilities, gold = columns(rows)
+    assert reliable_threshold(probabilities, gold) in (0.5, best_threshold(probabilities, gold))

@@ -143,10 +143,10 @@ def test_scores_count_a_label_from_half_on_in_the_order_of_the_rows() -> None:
 
 
 def test_thresholds_are_chosen_for_each_label() -> None:
-    rows = dataset([[2], [], [0, 2]], [0, 1, 2])
-    encoded = Dataset.from_dict({"row": [2, 1, 0]})
+    rows = dataset([[2], [], [0, 2]] * 20, list(range(60)))
+    encoded = Dataset.from_dict({"row": list(reversed(range(60)))})
     # economy is right at 0.5; no row has politics; sport is in the rows from -1 on.
-    logits = np.array([[1.0, 1.0, -1.0], [-1.0, 1.0, -3.0], [-1.0, 1.0, 2.0]])
+    logits = np.tile([[1.0, 1.0, -1.0], [-1.0, 1.0, -3.0], [-1.0, 1.0, 2.0]], (20, 1))
     found = KIND.choose_thresholds(rows, encoded, (logits,))
     assert found is not None
     below, above = 1 / (1 + math.exp(3)), 1 / (1 + math.exp(1))

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from understudy.errors import ModelError
-from understudy.models.pretrained import check_max_length
+from understudy.models.pretrained import check_max_length, load_config
 
 
 @pytest.mark.parametrize(
@@ -23,3 +25,14 @@ def test_the_longest_length_a_model_can_hold(
             check_max_length(config, tokenizer, limit + 1)
     finally:
         tokenizer.model_max_length = kept
+
+
+def test_a_misspelt_folder_is_answered_with_the_nearest_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "encoder").mkdir()
+    (tmp_path / "encoder" / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ModelError, match=r"'encodr' is neither .* Did you mean 'encoder'\?"):
+        load_config("encodr")

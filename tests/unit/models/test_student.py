@@ -107,7 +107,10 @@ def test_what_student_means(tmp_path: Path) -> None:
     [
         ({}, "student.hidden_size and student.num_hidden_layers must be given, or a shape"),
         ({"shape": "tinybert-5l"}, "student.shape must be one of tinybert-4l-312d"),
-        ({"shape": "4l-100d"}, "student.hidden_size of 100 must be a multiple of its 12 heads.*=10"),
+        (
+            {"shape": "4l-100d"},
+            "of 100 must be a multiple of its 12 heads. Use a width of 96, or .*=10",
+        ),
         ({"model": "x", "shape": "4l-312d"}, "student.model and student.shape exclude each other"),
         ({"model": "x", "hidden_size": 8}, "student.model and student.hidden_size exclude each other"),
     ],

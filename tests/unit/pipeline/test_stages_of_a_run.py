@@ -99,7 +99,7 @@ def test_the_order_of_settings_is_no_change() -> None:
 
 def test_a_folder_of_another_command_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("task: mrpc\n")
-    with pytest.raises(OutputError, match="not a run of ours"):
+    with pytest.raises(OutputError, match="understudy did not write it"):
         check_free(tmp_path, (STATE,))
     (tmp_path / STATE).write_text("{}")
     check_free(tmp_path, (STATE,))

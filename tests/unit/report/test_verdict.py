@@ -135,8 +135,18 @@ def test_the_teacher_in_int8_is_better_than_a_student_that_is_not_ready(
     interval: tuple[float, float, float], tmp_path: Path
 ) -> None:
     verdict = judge_student(summary(*interval, teacher_int8=int8(-0.005, -0.001, 0.003)), tmp_path, 2.0)
-    assert verdict.alternative == f"For now the teacher in int8 is the better choice: {FIGURES}"
+    assert (
+        verdict.alternative
+        == f"For now the teacher in int8 (folder teacher-int8) is the better choice: {FIGURES}"
+    )
     assert verdict.prefers_teacher
+
+
+def test_a_teacher_with_one_answer_is_never_the_better_choice(tmp_path: Path) -> None:
+    said = summary(-0.1, -0.08, -0.06, teacher_int8=int8(-0.005, -0.001, 0.003)) | {"constant": ["teacher"]}
+    verdict = judge_student(said, tmp_path, 2.0)
+    assert verdict.alternative == f"For comparison, the teacher in int8: {FIGURES}"
+    assert not verdict.prefers_teacher
 
 
 def test_a_ready_student_that_is_smaller_or_faster_is_preferred(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_a_strangers_folder_is_refused_with_overwrite_too(tmp_path: Path) -> Non
     (tmp_path / "student").mkdir()
     (tmp_path / "student" / "thesis.tex").write_text("years of work")
     for overwrite in (False, True):
-        with pytest.raises(OutputError, match="not a run of ours"):
+        with pytest.raises(OutputError, match="understudy did not write it"):
             check_output(tmp_path, RECIPE, overwrite=overwrite)
 
 

@@ -49,5 +49,20 @@ def test_a_filtered_frame_has_no_column_for_its_index() -> None:
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_one_table_alone_has_no_development_rows(make: Any) -> None:
-    with pytest.raises(DataError, match="dev_share"):
+    with pytest.raises(DataError, match="split"):
         data_settings(make(ROWS))
+
+
+def test_data_takes_the_options_of_the_command_line(tmp_path: Path) -> None:
+    given = {"train": "a.csv", "split": 0.1, "text": "review", "label": "stars"}
+    assert data_settings(given) == {
+        "data.train": "a.csv",
+        "data.dev_share": 0.1,
+        "data.columns": {"text": "review", "label": "stars"},
+    }
+    columns = {"columns": {"words": "tokens"}}
+    assert data_settings(columns) == {"data.columns": {"words": "tokens"}}
+    file = tmp_path / "a.csv"
+    file.write_text("text,label\n")
+    with pytest.raises(DataError, match=r"a file must be named as a split: data=\{\"train\": "):
+        data_settings(file)

@@ -16,7 +16,7 @@ from understudy.data.decode import sigmoid
 from understudy.data.task import Task
 from understudy.evaluation.metrics import Metric, find_metric
 from understudy.evaluation.outcomes import Predictions, places_of
-from understudy.evaluation.thresholds import best_threshold
+from understudy.evaluation.thresholds import reliable_threshold
 from understudy.kinds.multi_label.rows import THRESHOLD, MultiLabelRows
 from understudy.kinds.text_learning import TextKind
 from understudy.objectives.tinybert import multi_label_prediction_loss
@@ -90,7 +90,7 @@ class MultiLabel(MultiLabelRows, TextKind):
         probabilities_NC, gold_NC = sigmoid(logits[0])[places_of(rows, encoded)], _gold(rows)
         names: Sequence[str] = rows.features["label"].feature.names
         return {
-            name: best_threshold(probabilities_NC[:, place], gold_NC[:, place], usual=THRESHOLD)
+            name: reliable_threshold(probabilities_NC[:, place], gold_NC[:, place], usual=THRESHOLD)
             for place, name in enumerate(names)
         }
 

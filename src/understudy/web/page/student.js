@@ -9,7 +9,6 @@
 import * as ort from "./vendor/ort.wasm.min.mjs";
 import { Tokenizer } from "./vendor/tokenizers.min.mjs";
 
-const PAD_TO_MULTIPLE_OF = 4;
 const NUM_CANDIDATES = 20;
 const MAX_ANSWER_TOKENS = 30;
 const MAX_QUESTION_TOKENS = 64;
@@ -54,13 +53,10 @@ export class Predictor {
 
   /** Return the model's outputs for one encoding, each divided by the artifact's temperature. */
   async run({ ids, types }) {
-    const width = Math.ceil(ids.length / PAD_TO_MULTIPLE_OF) * PAD_TO_MULTIPLE_OF;
     const columns = { input_ids: ids, token_type_ids: types, attention_mask: ids.map(() => 1) };
     const feeds = {};
     for (const name of this.artifact.inputs) {
-      const data = new BigInt64Array(width).fill(BigInt(this.artifact.padding[name] ?? 0));
-      columns[name].forEach((value, place) => (data[place] = BigInt(value)));
-      feeds[name] = new ort.Tensor("int64", data, [1, width]);
+      feeds[name] = new ort.Tensor("int64", BigInt64Array.from(columns[name], BigInt), [1, ids.length]);
     }
     const made = await this.session.run(feeds, this.artifact.outputs);
     return this.artifact.outputs.map((name) => ({
