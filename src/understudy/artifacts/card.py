@@ -89,7 +89,7 @@ def write_student_card(student: Student, origin: Origin) -> str:
     rows.append(("student" if origin.method else "model", student.scores))
     limits = [_length_limit(student.max_length, kind), *_score_limits(student.scored_by_teacher)]
     parts = [
-        _metadata(origin, kind, student.task, "transformers", [], {"fp32": student.scores}),
+        _metadata(origin, kind, student.task, kind.library, [], {"fp32": student.scores}),
         f"# {origin.name}",
         _summary(student.task, kind, student.labels, student.parameters, origin, "for transformers"),
         "## Scores\n\n" + _score_table(rows),
@@ -226,17 +226,12 @@ def _use(artifact: Artifact, kind: RowKind) -> str:
     example = '("a text", "another one")' if "text_pair" in artifact.fields else kind.example
     return (
         "```python\nfrom understudy import Predictor  # needs onnxruntime, tokenizers and numpy; no torch\n\n"
-        f'predict = Predictor.from_pretrained("{THIS_MODEL}")\npredict({example})\n```'
+        f'predict = Predictor.from_pretrained("{THIS_MODEL}")\n{kind.call.format(example)}\n```'
     )
 
 
 def _use_student(student: Student) -> str:
-    name = student.kind.auto_class
-    return (
-        f"```python\nfrom transformers import {name}, AutoTokenizer\n\n"
-        f'model = {name}.from_pretrained("{THIS_MODEL}")\n'
-        f'tokenizer = AutoTokenizer.from_pretrained("{THIS_MODEL}")\n```'
-    )
+    return f"```python\n{student.kind.loading(THIS_MODEL)}\n```"
 
 
 def _artifact_limits(artifact: Artifact, kind: RowKind) -> list[str]:

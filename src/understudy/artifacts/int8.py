@@ -39,7 +39,7 @@ def _part(node: Any) -> str:
     found = re.search(rf"\.(?:{'|'.join(stack_names())})\.(\d+)(?:\.|$)", scopes.replace("'", "."))
     if found:
         return f"layer {int(found[1]) + 1}"
-    return EMBEDDINGS if "embedding" in scopes else HEAD
+    return EMBEDDINGS if "embeddings" in scopes else HEAD
 
 
 def quantize(source: Path, target: Path, *, keep: Collection[str] = ()) -> None:

@@ -6,13 +6,16 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from understudy.errors import DataError, OutputError
+
+if TYPE_CHECKING:
+    from understudy.data.kind import Prediction
 
 
 def predict_command(
@@ -40,6 +43,10 @@ def predict_command(
         Path | None,
         typer.Option("--output", help="Write the rows with their predictions: .csv, .tsv or .jsonl."),
     ] = None,
+    npy: Annotated[
+        Path | None,
+        typer.Option("--npy", help="Write the vectors of an embedding model as a NumPy file."),
+    ] = None,
     model: Annotated[str | None, typer.Option("--model", help="fp32, int8 …; the default is int8.")] = None,
     threads: Annotated[
         int | None, typer.Option("--threads", min=1, help="Of one pass; the engine's choice by default.")
@@ -60,6 +67,8 @@ def predict_command(
     `cat reviews.txt | understudy predict artifacts/sst2 --json > labels.jsonl`
 
     `understudy predict artifacts/sst2 --file reviews.csv --output labelled.csv`
+
+    `understudy predict artifacts/search --file texts.txt --npy vectors.npy`
 
     `understudy predict ada/reviews-4l "a fine film"` downloads what `understudy push` has uploaded.
 
@@ -109,7 +118,9 @@ def predict_command(
     cut = CutTexts(predictor.artifact.max_length)
     answers = predictor.stream(empty.watch(map(read.row, records)), batch_size=batch_size)
     pairs = zip(kept, cut.watch(answers), strict=True)
-    if output is not None:
+    if npy is not None:
+        _write_vectors(npy, cut.watch(answers))
+    elif output is not None:
         if file is not None and output.exists() and output.samefile(file):
             raise OutputError(f"--output {output} is --file itself. Use another name.")
         write_predictions(output, pairs, predictor.kind, fields)
@@ -123,6 +134,17 @@ def predict_command(
     for said in (empty.describe(), cut.describe()):
         if said is not None:
             typer.echo(said, err=True)
+
+
+def _write_vectors(path: Path, answers: Iterable[Prediction]) -> None:
+    """Write the vectors of an embedding model as a NumPy file."""
+    import numpy as np
+
+    vectors = [np.array(one["vector"], np.float32) for one in answers if "vector" in one]
+    if not vectors:
+        raise DataError("--npy is for embedding models: these predictions have no vectors.")
+    with path.open("wb") as file:
+        np.save(file, np.stack(vectors))
 
 
 def _named(columns: Sequence[str], fields: Sequence[str]) -> dict[str, str]:

@@ -52,8 +52,8 @@ def guess_columns(
             )
     columns = dict(given)
     lower = {str(column).lower(): column for column in available}
-    # If the text column is given, do not guess a pair: the second text would be unexpected.
-    skipped = {"text_pair"} if "text" in given else set()
+    # If the text column is given, do not guess a pair: as an input, the second text would be unexpected.
+    skipped = {"text_pair"} if "text" in given and "text_pair" in kind.inputs else set()
     if without_label:
         skipped.add(kind.label_field)
     for name in kind.fields:

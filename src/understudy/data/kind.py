@@ -10,6 +10,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -64,10 +65,14 @@ class RowKind(ABC):
         accepts_predictions: whether soft labels may come from a file of predictions.
         outputs: names of the model's outputs.
         is_per_token: whether outputs have a value for each token.
+        needs_head: whether a model must have been fine-tuned to predict; otherwise any encoder does.
+        learns_from_labels: whether rows to learn from may have labels.
         list_fields: inputs that are lists of strings.
         sentence_fields: inputs that are plain text, for which similar sentences can be found in a corpus.
         metrics, max_length, unanswerable: defaults for a user's own files of this kind.
         example: an example input for the model card.
+        call: how `Predictor` is called in the model card, with `{}` for the example.
+        library: the library that loads a student.
     """
 
     name: ClassVar[str]
@@ -85,12 +90,16 @@ class RowKind(ABC):
     accepts_predictions: ClassVar[bool] = False
     outputs: ClassVar[tuple[str, ...]] = ("logits",)
     is_per_token: ClassVar[bool] = False
+    needs_head: ClassVar[bool] = True
+    learns_from_labels: ClassVar[bool] = True
     list_fields: ClassVar[tuple[str, ...]] = ()
     sentence_fields: ClassVar[tuple[str, ...]] = ()
     metrics: ClassVar[tuple[str, ...]]
     max_length: ClassVar[int] = 128
     unanswerable: ClassVar[bool] = False
     example: ClassVar[str] = '"a text"'
+    call: ClassVar[str] = "predict({})"
+    library: ClassVar[str] = "transformers"
 
     def __str__(self) -> str:
         return self.name
@@ -98,6 +107,14 @@ class RowKind(ABC):
     @property
     def fields(self) -> tuple[str, ...]:
         return self.required + self.optional
+
+    def loading(self, name: str) -> str:
+        """Return the code that loads a student, for the model card."""
+        return (
+            f"from transformers import {self.auto_class}, AutoTokenizer\n\n"
+            f'model = {self.auto_class}.from_pretrained("{name}")\n'
+            f'tokenizer = AutoTokenizer.from_pretrained("{name}")'
+        )
 
     @abstractmethod
     def check(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> Row:
@@ -192,11 +209,29 @@ class Kind(RowKind):
     def arrow_columns(self, *, pair: bool) -> dict[str, pa.DataType]:
         """Return the columns of augmented rows, with labels by name."""
 
-    def configure(self, config: Any, labels: Sequence[str] | None) -> None:
-        """Write the labels into a model's config."""
+    def configure(self, config: Any, labels: Sequence[str] | None, teacher_config: Any | None = None) -> None:
+        """Write the labels into a model's config.
+
+        Args:
+            teacher_config: its teacher's config, if the model is a student.
+        """
         if labels is not None:
             config.id2label = dict(enumerate(labels))
             config.label2id = {name: index for index, name in enumerate(labels)}
+
+    def own_class(self, config: Any) -> Any | None:
+        """Return the model class for a config, if it is none of transformers' own."""
+        return None
+
+    def finish_cut(self, student: Any, channels: Tensor) -> None:
+        """Set the parameters of a cut student that its source does not have, other than those of a head.
+
+        Args:
+            channels: the source's hidden channels that the student keeps.
+        """
+
+    def finish_folder(self, folder: Path, max_length: int) -> None:
+        """Write what else a finished student's folder needs, for other libraries to load it."""
 
     def check_head(self, config: Any) -> str | None:
         """Return what is wrong with a head for such a task, or None."""
@@ -221,6 +256,23 @@ class Kind(RowKind):
     @abstractmethod
     def judge(self, task: Task, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]) -> Any:
         """Return the predictions and outcomes of a whole split; see `evaluation/outcomes.py`."""
+
+    def compare(self, first: Any, second: Any) -> dict[str, float]:
+        """Return figures on how close two models' predictions for the same rows are, besides agreement."""
+        return {}
+
+    def label_rows(
+        self, task: Task, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]
+    ) -> list[Row]:
+        """Return rows with a model's predictions as their labels, to score other models with."""
+        values = self.judge(task, rows, encoded, logits).values
+        return [
+            {
+                **{name: row[name] for name in self.inputs if row.get(name) is not None},
+                self.label_field: value,
+            }
+            for row, value in zip(rows, values, strict=True)
+        ]
 
     def choose_thresholds(
         self, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]

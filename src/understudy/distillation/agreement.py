@@ -117,12 +117,11 @@ def _write(file: Path, recipe: Recipe, rows: Dataset, names: tuple[str, ...] | N
     tokenizer = load_tokenizer(teacher)
     split = prepare_split(task, rows, tokenizer, max_length=recipe.max_length, stride=recipe.data.stride)
     model = load_model(teacher, task, names, fine_tuned=True)
-    values = split.judge(predict_logits(model, tokenizer, split.encoded, batch_size=64)).values
+    logits = predict_logits(model, tokenizer, split.encoded, batch_size=64)
     lines = []
-    for row, value in zip(rows, values, strict=True):
-        fields = {name: row[name] for name in task.kind.inputs if row.get(name) is not None}
-        label = label_names(value, names) if names is not None else value
-        named = {**fields, task.kind.label_field: label}
+    for row in task.kind.label_rows(task, split.rows, split.encoded, logits[: len(task.kind.outputs)]):
+        label = row[task.kind.label_field]
+        named = {**row, task.kind.label_field: label_names(label, names) if names is not None else label}
         lines.append({str(recipe.data.columns.get(name, name)): one for name, one in named.items()})
     file.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(line) + "\n" for line in lines)  # ASCII, which every encoding has

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from understudy.errors import RecipeError
 from understudy.hub import check_model_name
-from understudy.kinds.tasks import DEFAULT_KIND
+from understudy.kinds.tasks import DEFAULT_KIND, get_task
 from understudy.models.settings import override_sizes, student_inside, student_settings
 from understudy.recipe.distillation import Method
 from understudy.recipe.library import shipped_recipes
@@ -78,6 +78,11 @@ def finetune_recipe(
     if task is None and recipe is None and "data.train" in parse_settings(settings):
         task = DEFAULT_KIND
     given = without_none({"model": model, "data.source": data})
+    if task is not None and not get_task(task).rows.learns_from_labels:
+        raise RecipeError(
+            f"fine-tuning needs labels, and {task} has none. Distil a finished model: understudy distill "
+            f"MODEL --task {task} --unlabelled texts.txt …"
+        )
     return build_recipe("finetune", given, task=task, recipe=recipe, settings=settings)
 
 

@@ -12,7 +12,10 @@ from understudy.evaluation.score import Score
 
 
 def compare(task: Task, scores: Mapping[str, Score], others: Mapping[str, Score]) -> dict[str, Any]:
-    """Return `difference` by split and metric (the first model minus the second) and `agreement` by split."""
+    """Return `difference` by split and metric (the first model minus the second) and `agreement` by split.
+
+    `closeness` has a kind's own figures of how close two models are, if it has any.
+    """
     content: dict[str, Any] = {
         "difference": {
             split: {
@@ -30,6 +33,12 @@ def compare(task: Task, scores: Mapping[str, Score], others: Mapping[str, Score]
     }
     if task.kind.has_agreement:
         content["agreement"] = {split: _agreement(score, others[split]) for split, score in scores.items()}
+    closeness = {
+        split: task.kind.compare(score.predictions, others[split].predictions)
+        for split, score in scores.items()
+    }
+    if any(closeness.values()):
+        content["closeness"] = closeness
     return content
 
 

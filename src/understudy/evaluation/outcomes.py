@@ -23,11 +23,13 @@ class Predictions:
         values: label ids, scores, answer texts or lists of tags, by kind.
         outcomes: the predictions scored against the gold labels.
         details: figures besides the metrics (SQuAD 2.0: with and without answers, best threshold).
+        vectors: the vector of each row's text, if the model makes vectors.
     """
 
     values: list[Any]
     outcomes: Outcomes
     details: dict[str, float]
+    vectors: NDArray[np.floating] | None = None
 
 
 def places_of(rows: Dataset, encoded: Dataset) -> NDArray[np.int64]:

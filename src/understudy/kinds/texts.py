@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ from understudy.data.columns import column_option
 from understudy.data.encodings import TRUNCATED, are_truncated, model_columns, with_lengths
 from understudy.data.kind import Batch, Encoded, Reading, Row, RowKind
 from understudy.data.labels import is_number
-from understudy.data.rows import check_text
+from understudy.data.rows import BadRowError, check_text
 from understudy.data.tokens import TextReader
 from understudy.errors import DataError
 from understudy.kinds.given import check_given, name_fields
@@ -28,15 +29,28 @@ def order_names(found: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
+def check_number(value: Any) -> float:
+    """Return the score of a row."""
+    if value is None or value == "":
+        raise BadRowError("null label", "the score is null")
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise BadRowError("score is not a number", f"label must be a number, got {value!r}") from None
+    if not math.isfinite(number):
+        raise BadRowError("score is not finite", f"label must be a finite number, got {value!r}")
+    return number
+
+
 class TextRows(RowKind):
     """Rows of one text or a pair of texts with one label."""
 
     auto_class = "AutoModelForSequenceClassification"
     pipeline = "text-classification"
-    required = ("text", "label")
-    optional = ("text_pair",)
-    inputs = ("text", "text_pair")
-    sentence_fields = ("text", "text_pair")
+    required: ClassVar[tuple[str, ...]] = ("text", "label")
+    optional: ClassVar[tuple[str, ...]] = ("text_pair",)
+    inputs: ClassVar[tuple[str, ...]] = ("text", "text_pair")
+    sentence_fields: ClassVar[tuple[str, ...]] = ("text", "text_pair")
     accepts_predictions = True
     usual_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "text": (

@@ -28,6 +28,8 @@ from understudy.models.settings import LayerChoice
 # H hidden size, N heads, D head size, F feed-forward neurons
 
 Axis = Literal["hidden", "query_key", "value", "feed_forward"]
+# Prefix of parameters behind the encoder in the same module, which no source has.
+OUTSIDE = "projection."
 
 
 def choose_layers(choice: LayerChoice | Sequence[int], num_layers: int, num_source: int) -> tuple[int, ...]:
@@ -98,6 +100,8 @@ def cut_weights(
     scale = (wanted["query_key"] / whole["query_key"]) ** 0.5
     cut = {}
     for name, target in student.base_model.state_dict().items():
+        if name.startswith(OUTSIDE):
+            continue
         layer, source_name = _source_name(name, layers)
         if source_name not in weights:
             raise ModelError(
@@ -116,7 +120,7 @@ def cut_weights(
                 f"{tuple(value.shape)}."
             )
         cut[name] = value
-    student.base_model.load_state_dict(cut)
+    student.base_model.load_state_dict(cut, strict=False)
     return kept.get(("hidden", 0), torch.arange(whole["hidden"]))
 
 

@@ -14,7 +14,7 @@ import transformers
 from huggingface_hub import snapshot_download
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
-from understudy.data.kind import RowKind
+from understudy.data.kind import Kind, RowKind
 from understudy.data.labels import check_labels, named_labels
 from understudy.data.task import Task
 from understudy.data.tokens import PAD_TO_MULTIPLE_OF
@@ -30,13 +30,15 @@ def load_config(model: str) -> Any:
     _check_exists(model)
     try:
         name, revision = split_revision(model)
-        return AutoConfig.from_pretrained(name, revision=revision)
+        config = AutoConfig.from_pretrained(name, revision=revision)
     except (OSError, ValueError) as error:
         raise ModelError(
             f"{model!r} is neither a model's folder here nor a hub name that can be reached."
             f"{did_you_mean(model, _folders_here())} {error}\nGive a "
             "folder saved with save_pretrained, or a hub name where there is a network."
         ) from error
+    config.name_or_path = model  # with its revision, for files that are read later
+    return config
 
 
 def _folders_here() -> list[str]:
@@ -108,7 +110,10 @@ def check_max_length(
 
 
 def has_head_for(config: Any, task: Task | RowKind) -> bool:
-    """Return whether a checkpoint was saved with a head of the task's kind."""
+    """Return whether a checkpoint was saved with a head of the task's kind, or needs none."""
+    kind = task.rows if isinstance(task, Task) else task
+    if not kind.needs_head:
+        return True
     suffix = task.auto_class.removeprefix("AutoModel")
     return any(name.endswith(suffix) for name in config.architectures or ())
 
@@ -128,6 +133,7 @@ def load_model(
     fine_tuned: bool,
     dropout: float | None = None,
     attention: str | None = None,
+    teacher_config: Any | None = None,
 ) -> PreTrainedModel:
     """Load an encoder with the task's head, in float32.
 
@@ -137,6 +143,7 @@ def load_model(
             from torch's random state.
         dropout: every dropout probability of the config; None leaves them unchanged.
         attention: an `attn_implementation` of transformers; None leaves the choice to transformers.
+        teacher_config: its teacher's config, if the model is a student.
     """
     config = load_config(model)
     if has_head_for(config, task):
@@ -161,18 +168,32 @@ def load_model(
             f"{model} has no head for {task.kind} (its architecture is {found}). Fine-tune it first: "
             f"understudy finetune {model} --task {task.name} …"
         )
-    task.kind.configure(config, labels)
+    task.kind.configure(config, labels, teacher_config)
     set_dropout(config, dropout)
-    auto_class = getattr(transformers, task.auto_class)
     options = {"attn_implementation": attention} if attention else {}
     name, revision = split_revision(model)
     try:
-        loaded: PreTrainedModel = auto_class.from_pretrained(
-            name, revision=revision, config=config, dtype=torch.float32, **options
-        )
+        return read_model(task.kind, name, config, revision=revision, dtype=torch.float32, **options)
     except (OSError, ValueError, RuntimeError) as error:
         raise ModelError(f"{model!r} cannot be loaded with a {task.kind} head: {error}") from error
-    return loaded
+
+
+def build_model(kind: Kind, config: Any) -> PreTrainedModel:
+    """Build a model for a kind with new weights, drawn from torch's random state."""
+    own = kind.own_class(config)
+    made: PreTrainedModel = (
+        own._from_config(config)
+        if own is not None
+        else getattr(transformers, kind.auto_class).from_config(config)
+    )
+    return made
+
+
+def read_model(kind: Kind, name: str, config: Any, **options: Any) -> PreTrainedModel:
+    """Load a model for a kind with `from_pretrained`."""
+    model_class = kind.own_class(config) or getattr(transformers, kind.auto_class)
+    made: PreTrainedModel = model_class.from_pretrained(name, config=config, **options)
+    return made
 
 
 def default_device() -> torch.device:

@@ -22,6 +22,7 @@ from understudy.models.families import (
     own_sizes,
 )
 from understudy.models.pretrained import (
+    build_model,
     load_config,
     load_encoder,
     load_model,
@@ -59,15 +60,18 @@ def load_student(
         options: dict[str, Any] = {"dropout": dropout, "attention": attention}
         if task is None:
             return load_encoder(settings.model, **options), None
+        options["teacher_config"] = load_config(teacher)
         return load_model(settings.model, task, labels, fine_tuned=False, **options), None
     config = base_config(settings, teacher)
     if task is not None:
-        task.kind.configure(config, labels)
+        task.kind.configure(config, labels, load_config(teacher))
     set_dropout(config, dropout)
     if attention is not None:
         config._attn_implementation = attention
-    auto_class = task.auto_class if task is not None else "AutoModel"
-    student: PreTrainedModel = getattr(transformers, auto_class).from_config(config)
+    if task is not None:
+        student = build_model(task.kind, config)
+    else:
+        student = transformers.AutoModel.from_config(config)  # type: ignore[no-untyped-call]
     if settings.start != "cut":
         return student, None
     source = load_encoder(settings.source or teacher)
@@ -76,6 +80,8 @@ def load_student(
     choice = settings.layers or "spaced"
     layers = choose_layers(choice, config.num_hidden_layers, source.config.num_hidden_layers)
     channels = cut_weights(student, source, layers, sample)
+    if task is not None:
+        task.kind.finish_cut(student, channels)
     return student, channels if source.config.hidden_size == load_config(teacher).hidden_size else None
 
 

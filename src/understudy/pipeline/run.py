@@ -21,6 +21,7 @@ from understudy.distillation.recipes import distill_recipe, run_method, run_reci
 from understudy.errors import PreflightError, RecipeError
 from understudy.files import write_atomically
 from understudy.kinds import get_kind, kind_names
+from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import has_head_for, load_config
 from understudy.models.settings import student_inside
 from understudy.pipeline.estimate import estimate_training
@@ -30,7 +31,7 @@ from understudy.pipeline.preflight.planned_run import Finding, PlannedRun
 from understudy.pipeline.run_stages import Stage, stages_of, usual_length
 from understudy.pipeline.student import Distilled, student_name
 from understudy.pipeline.summary import summarize
-from understudy.recipe.load import build_recipe, parse_settings, without_none
+from understudy.recipe.load import build_recipe, load_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import input_paths
 from understudy.report.page import REPORT
@@ -125,7 +126,8 @@ def run_recipe(
         model = student_inside(model)
         config = load_config(str(model))
         # A model with a head for some task has been fine-tuned; the preflight checks that the task is right.
-        if any(has_head_for(config, get_kind(name)) for name in kind_names()):
+        with_heads = [kind for kind in map(get_kind, kind_names()) if kind.needs_head]
+        if _needs_no_head(task, recipe) or any(has_head_for(config, kind) for kind in with_heads):
             teacher = str(model)
         else:
             encoder = str(model)
@@ -154,6 +156,12 @@ def run_recipe(
     if built.augment is not None and built.augment.model is None and "finetune" in values:
         values["augment"] = {**values["augment"], "model": values["finetune"].get("model")}
     return Recipe.from_mapping(values)
+
+
+def _needs_no_head(task: str | None, recipe: str | Path | None) -> bool:
+    """Return whether any encoder can teach the task as it is."""
+    task = task or (load_recipe(recipe).task if recipe is not None else None)
+    return task is not None and not get_task(task).rows.needs_head
 
 
 @one_at_a_time

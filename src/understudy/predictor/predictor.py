@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from understudy.artifacts.artifact import TOKENIZER, Artifact, checked_file, read_artifact
 from understudy.artifacts.session import Logits, Session, open_model, pad
 from understudy.data.kind import Prediction, Row
 from understudy.data.tokens import TextReader
-from understudy.errors import ModelError, RecipeError
+from understudy.errors import DataError, ModelError, RecipeError
 from understudy.kinds import get_rows
 from understudy.kinds.given import is_several
 
@@ -114,6 +116,7 @@ class Predictor:
         - question answering: `answer`, `start`, `end` (characters of the context), `score`; also `has_answer`
           if questions may be unanswerable
         - multiple choice: `choice`, `score`, `probabilities`
+        - embedding: `vector`, a list of numbers; `embed` returns all of them as one array
         - token classification: `entities`, each with `label`, `text`, `start`, `end` (characters, or words if
           words were given), `score`
 
@@ -122,6 +125,39 @@ class Predictor:
         if is_several(inputs):
             return list(self.stream(inputs, batch_size=batch_size))
         return next(self.stream([inputs], batch_size=batch_size))
+
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        batch_size: int = 32,
+        dtype: Literal["float32", "int8"] = "float32",
+        dimension: int | None = None,
+    ) -> NDArray[Any]:
+        """Return the vectors of several texts as an array with a row for each.
+
+        Args:
+            dtype: `int8` rounds to whole numbers from -127 to 127, which is enough to search with vectors of
+                length 1 and takes a quarter of the memory.
+            dimension: keep only so many of the first numbers, and scale each vector to length 1 again.
+
+        Examples:
+            >>> embed = Predictor("artifacts/search").embed            # doctest: +SKIP
+            >>> vectors = embed(["a text", "another"])                 # doctest: +SKIP
+            >>> vectors @ vectors.T                                    # doctest: +SKIP
+        """
+        if isinstance(texts, str):
+            raise DataError("embed takes several texts: a list of strings.")
+        rows = [one.get("vector") for one in self.stream(texts, batch_size=batch_size)]
+        if any(row is None for row in rows):
+            raise ModelError(f"this artifact predicts for {self.kind}; only embedding models make vectors.")
+        vectors = np.array(rows, np.float32) if rows else np.zeros((0, 0), np.float32)
+        if dimension is not None:
+            vectors = vectors[:, :dimension]
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        if dtype == "int8":
+            return np.rint(np.clip(vectors, -1, 1) * 127).astype(np.int8)
+        return vectors
 
     def stream(self, inputs: Any, *, batch_size: int = 32) -> Iterator[Prediction]:
         """Yield predictions for any number of inputs, in order, with constant memory."""

@@ -123,7 +123,7 @@ class Recipe(BaseModel):
                     block = _check_block(name, block)
                     training = _with_precision(block.training, recipe.precision)
                     changed[name] = block.model_copy(update={"training": training})
-            recipe = recipe.model_copy(update=changed)
+            recipe = _texts_alone(recipe.model_copy(update=changed))
             _refuse_without_effect(recipe)
         except RecipeError as error:
             raise RecipeError(f"{origin}: {error}") from None
@@ -307,6 +307,32 @@ def _check_choice(name: str, block: Any, key: str, value: Any) -> Any:
         return check_training({key: value})[key]
     except RecipeError as error:
         raise RecipeError(str(error).replace("training.", f"{name}.search.", 1)) from None
+
+
+def _texts_alone(recipe: Recipe) -> Recipe:
+    """Return the recipe of a kind that learns from no labels with its training rows as unlabelled ones.
+
+    Refuses what only labels could serve.
+    """
+    if recipe.task is None or recipe.task_definition.rows.learns_from_labels:
+        return recipe
+    kind, data = recipe.task_definition.rows, recipe.data
+    if recipe.method not in (None, "tinybert", "joint"):  # None also scores a finished model
+        raise RecipeError(
+            f"method: {recipe.method} needs labels, and {kind} has none. Use --method tinybert or joint."
+        )
+    if data.source is not None:
+        raise RecipeError(f"data.source has no effect on {kind}: give texts, --train texts.csv.")
+    if data.dev_share is not None:
+        raise RecipeError(
+            f"--split (data.dev_share) has no effect on {kind}: without --dev, texts are held out anyway."
+        )
+    if recipe.joint is not None and any([recipe.joint.labels, *recipe.joint.search.get("labels", ())]):
+        raise RecipeError(f"joint.labels must be 0: {kind} has no labels to learn from.")
+    if data.train is None:
+        return recipe
+    texts = {"train": None, "unlabelled": [data.train, *(data.unlabelled or ())]}
+    return recipe.model_copy(update={"data": data.model_copy(update=texts)})
 
 
 def _refuse_without_effect(recipe: Recipe) -> None:

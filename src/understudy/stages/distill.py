@@ -62,6 +62,7 @@ def distill_from_recipe(
         return DistillResult(output_dir, {})
     shutil.rmtree(output_dir / STUDENT, ignore_errors=True)
     shutil.copytree(output_dir / last / STUDENT, output_dir / STUDENT)
+    prepared.task.kind.finish_folder(output_dir / STUDENT, recipe.max_length)
     content, scores = summarize_distillation(recipe, prepared, output_dir, hashes)
     write_outcomes(output_dir, scores)
     write_result(output_dir, content)

@@ -9,9 +9,10 @@ if TYPE_CHECKING:
     from understudy.timing.measure import Run
 
 
-def open_folder(folder: str, auto_class: str, kind_name: str | None, threads: int) -> Run:
-    """Open a model's folder in torch, in fp32."""
+def open_folder(folder: str, kind_name: str | None, threads: int) -> Run:
+    """Open a model's folder in torch, in fp32, without a head if no kind is given."""
     from understudy.kinds import get_kind
+    from understudy.models.pretrained import read_model
 
     kind = get_kind(kind_name) if kind_name is not None else None
     import torch
@@ -20,7 +21,13 @@ def open_folder(folder: str, auto_class: str, kind_name: str | None, threads: in
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    model = getattr(transformers, auto_class).from_pretrained(folder, dtype=torch.float32).eval()
+    if kind is None:
+        model = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32)
+    else:
+        config = transformers.AutoConfig.from_pretrained(folder)
+        kind.configure(config, None)
+        model = read_model(kind, folder, config, dtype=torch.float32)
+    model.eval()
 
     def run(arrays):  # type: ignore[no-untyped-def]  # as Run
         with torch.inference_mode():

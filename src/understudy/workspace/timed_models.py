@@ -10,15 +10,19 @@ from typing import Any
 
 from understudy.artifacts.artifact import ARTIFACT, read_artifact
 from understudy.artifacts.onnx import input_names
+from understudy.data.kind import Kind
 from understudy.errors import ModelError, RecipeError
 from understudy.kinds import get_kind, kind_names
+from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import (
+    build_model,
     has_head_for,
     load_config,
     load_tokenizer,
     local_folder,
 )
 from understudy.models.settings import student_inside
+from understudy.recipe.load import load_recipe
 from understudy.timing.measure import Candidate
 from understudy.workspace.folders import RESULT, STATE
 from understudy.workspace.models import refuse_unfinished
@@ -104,14 +108,17 @@ def _torch_model(folder: str, shown: str) -> TimedModel:
 
     refuse_unfinished(folder)
     config = load_config(folder)
-    found = [kind for kind in map(get_kind, kind_names()) if has_head_for(config, kind)]
-    auto_class, kind_name = (found[0].auto_class, found[0].name) if found else ("AutoModel", None)
+    kind = _kind_of(folder, config)
     with torch.device("meta"):
-        model = getattr(transformers, auto_class).from_config(config)
+        if kind is None:
+            model = transformers.AutoModel.from_config(config)  # type: ignore[no-untyped-call]
+        else:
+            kind.configure(config, None)
+            model = build_model(kind, config)
     names = input_names(model, load_tokenizer(folder).model_input_names)
     candidate = Candidate(
         shown,
-        functools.partial(open_folder, folder, auto_class, kind_name),
+        functools.partial(open_folder, folder, kind.name if kind is not None else None),
         [name for name in names if name != "attention_mask"],
         config.vocab_size,
     )
@@ -128,6 +135,16 @@ def _torch_model(folder: str, shown: str) -> TimedModel:
         first_scores(result.get("scores", {})),
         result.get("task"),
     )
+
+
+def _kind_of(folder: str, config: Any) -> Kind | None:
+    """Return the kind of a model by the recipe that it was saved with, or by its head."""
+    saved = saved_recipe(folder)
+    task = load_recipe(saved).task if saved is not None else None
+    if task is not None:
+        return get_task(task).kind
+    found = [kind for kind in map(get_kind, kind_names()) if kind.needs_head and has_head_for(config, kind)]
+    return found[0] if found else None
 
 
 def first_scores(scores: Any) -> dict[str, float]:

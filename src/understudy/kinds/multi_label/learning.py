@@ -36,7 +36,7 @@ class MultiLabel(MultiLabelRows, TextKind):
     def arrow_columns(self, *, pair: bool) -> dict[str, pa.DataType]:
         return {**super().arrow_columns(pair=pair), "label": pa.list_(pa.string())}
 
-    def configure(self, config: Any, labels: Sequence[str] | None) -> None:
+    def configure(self, config: Any, labels: Sequence[str] | None, teacher_config: Any | None = None) -> None:
         super().configure(config, labels)
         config.problem_type = _PROBLEM  # transformers' own loss and pipeline then take each label by itself
 

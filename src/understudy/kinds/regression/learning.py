@@ -23,7 +23,7 @@ class Regression(RegressionRows, TextKind):
     has_agreement = False
     picture = "scatter"
 
-    def configure(self, config: Any, labels: Sequence[str] | None) -> None:
+    def configure(self, config: Any, labels: Sequence[str] | None, teacher_config: Any | None = None) -> None:
         config.num_labels = 1
         config.problem_type = "regression"
 

@@ -75,11 +75,16 @@ def check_rows(planned: PlannedRun) -> Iterator[Finding]:
         and planned.recipe.augment is None
         and planned.recipe.data.augmented is None
     ):
+        advice = (
+            "Let the teacher label more texts (export it, then predict --with-texts), or augment them: --set "
+            "augment.model=ENCODER."
+            if planned.task.rows.learns_from_labels
+            else "Give more texts: --train and --unlabelled take any that are like yours."
+        )
         yield Finding(
             "few_rows",
             "warning",
-            f"{num_train} training rows are few for a student to learn from. Let the teacher label more "
-            "texts (export it, then predict --with-texts), or augment them: --set augment.model=ENCODER.",
+            f"{num_train} training rows are few for a student to learn from. {advice}",
         )
     if num_dev < FEW_DEV_ROWS:
         yield Finding(

@@ -9,7 +9,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-import transformers
 from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
@@ -18,7 +17,7 @@ from understudy.data.sources import dev_splits
 from understudy.data.task import Task
 from understudy.errors import ModelError, RecipeError
 from understudy.evaluation.score import EvaluationSplit, predict_logits, prepare_split
-from understudy.models.pretrained import load_config, load_model, load_tokenizer
+from understudy.models.pretrained import build_model, load_config, load_model, load_tokenizer
 from understudy.models.settings import check_start
 from understudy.models.student import base_config
 from understudy.recipe.distillation import LayerSettings
@@ -136,8 +135,8 @@ class PlannedRun:
 def untrained(config: Any, planned: PlannedRun) -> Any:
     """Build a model from a config with the task's head and randomly initialised weights."""
     config = type(config).from_dict(config.to_dict())
-    planned.task.kind.configure(config, planned.data.labels)
-    return getattr(transformers, planned.task.auto_class).from_config(config)
+    planned.task.kind.configure(config, planned.data.labels, planned.teacher_config)
+    return build_model(planned.task.kind, config)
 
 
 def num_parameters(config: Any, planned: PlannedRun) -> int:

@@ -66,6 +66,10 @@ function drawn(prediction) {
     const bars = prediction.probabilities.map((value, place) => bar(row.choices[place], value));
     return [element("p", row.choices[prediction.choice], "big"), ...bars];
   }
+  if (prediction.vector) {
+    const first = prediction.vector.slice(0, 8).map((value) => value.toFixed(3)).join("  ");
+    return [element("p", `${prediction.vector.length} numbers`, "big"), element("p", `${first} …`)];
+  }
   if (!prediction.probabilities) {
     return [element("p", prediction.score.toFixed(3), "big")];
   }

@@ -13,6 +13,8 @@ export interface Prediction {
   start?: number;
   end?: number;
   score?: number;
+  /** Of an embedding model. */
+  vector?: number[];
   probabilities?: Record<string, number> | number[];
   truncated?: boolean;
 }

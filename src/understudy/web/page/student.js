@@ -256,6 +256,10 @@ const KINDS = {
     read: readTexts,
     decode: (row, [[logits]]) => ({ score: logits.values[0] }),
   },
+  embedding: {
+    read: readTexts,
+    decode: (row, [[logits]]) => ({ vector: logits.values }),
+  },
   "multiple-choice": {
     read: (row, reader) => ({
       encodings: row.choices.map((choice) => reader.text(row.context, `${row.question ?? ""} ${choice}`.trim())),

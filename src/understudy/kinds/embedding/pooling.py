@@ -1,0 +1,185 @@
+"""How an encoder's states become one vector, and the files in which sentence-transformers says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from transformers.utils.hub import cached_file
+
+from understudy.errors import ModelError
+from understudy.hub import split_revision
+
+MODULES, DENSE = "modules.json", "2_Dense"
+_POOLING, _LENGTH = "1_Pooling", "sentence_bert_config.json"
+_MODES = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_lasttoken": "last",
+}
+_OTHER_MODES = (
+    "pooling_mode_max_tokens",
+    "pooling_mode_mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens",
+)
+_ACTIVATIONS = {
+    "torch.nn.modules.linear.Identity": None,
+    "torch.nn.modules.activation.Tanh": "tanh",
+}
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """How an encoder's states become one vector.
+
+    Attributes:
+        mode: `mean` over the real tokens, or the state of the first (`cls`) or the `last` real one.
+        dimension: the width of the vector.
+        normalize: whether the vector has length 1.
+        dense: whether a linear layer stands between the pooled state and the vector.
+        bias, activation: of that layer.
+    """
+
+    mode: str
+    dimension: int
+    normalize: bool = True
+    dense: bool = False
+    bias: bool = True
+    activation: str | None = None
+
+
+def pooling_of(config: Any) -> Pooling:
+    """Return the pooling of a model: its config's, that of its `modules.json`, or a normalised mean."""
+    saved = getattr(config, "pooling", None)
+    if saved is not None:
+        return Pooling(**saved)
+    found = _read_modules(str(config.name_or_path)) if config.name_or_path else None
+    return found or Pooling("mean", config.hidden_size)
+
+
+def set_pooling(config: Any, teacher_config: Any | None) -> None:
+    """Write a model's pooling into its config; a student's is its teacher's, and so is its dimension."""
+    pooling = pooling_of(config if teacher_config is None else teacher_config)
+    if pooling.dimension != config.hidden_size:
+        pooling = replace(pooling, dense=True)
+    config.pooling = asdict(pooling)
+
+
+def _read_modules(model: str) -> Pooling | None:
+    """Read the files of a sentence-transformers model; None if it is a plain encoder."""
+    modules = _read(model, MODULES)
+    if modules is None:
+        return None
+    names = [one["type"].rpartition(".")[2] for one in modules]
+    if names[:2] != ["Transformer", "Pooling"] or set(names[2:]) - {"Dense", "Normalize"}:
+        raise ModelError(
+            f"{model} has the modules {', '.join(names)}. A teacher of embeddings must have Transformer, "
+            "Pooling, and nothing else but Dense and Normalize."
+        )
+    settings = _read(model, f"{modules[1]['path']}/config.json") or {}
+    mode = _mode(model, settings)
+    pooling = Pooling(mode, int(_width(settings)), normalize="Normalize" in names)
+    if "Dense" not in names:
+        return pooling
+    dense = _read(model, f"{modules[names.index('Dense')]['path']}/config.json") or {}
+    activation = str(dense.get("activation_function"))
+    if activation not in _ACTIVATIONS or names.count("Dense") > 1:
+        raise ModelError(
+            f"{model} has a Dense module with {activation}; only Identity and Tanh, once, are known."
+        )
+    return replace(
+        pooling,
+        dimension=dense["out_features"],
+        dense=True,
+        bias=dense.get("bias", True),
+        activation=_ACTIVATIONS[activation],
+    )
+
+
+def _mode(model: str, settings: Mapping[str, Any]) -> str:
+    """Return the mode of a Pooling module, in its older spelling by flags or its newer one by name."""
+    named = settings.get("pooling_mode")
+    if named is not None:
+        found = ["last" if named == "lasttoken" else named]
+    else:
+        found = [mode for flag, mode in _MODES.items() if settings.get(flag)]
+        found += [flag for flag in _OTHER_MODES if settings.get(flag)]
+    if len(found) != 1 or found[0] not in _MODES.values():
+        raise ModelError(
+            f"{model} pools by {' and '.join(map(str, found)) or 'nothing'}; one of mean, cls and last is "
+            "needed."
+        )
+    return str(found[0])
+
+
+def _width(settings: Mapping[str, Any]) -> int:
+    return int(settings.get("word_embedding_dimension") or settings["embedding_dimension"])
+
+
+def _read(model: str, name: str) -> Any:
+    """Read a JSON file of a model's folder or repository; None if there is none."""
+    path = find_file(model, name)
+    return None if path is None else json.loads(path.read_text("utf-8"))
+
+
+def find_file(model: str, name: str, *, revision: str | None = None) -> Path | None:
+    """Return a file of a model's folder or repository; None if there is none."""
+    folder, own = split_revision(model)
+    if Path(folder).is_dir():
+        path = Path(folder) / name
+        return path if path.is_file() else None
+    subfolder, _, file = name.rpartition("/")
+    found = cached_file(
+        folder,
+        file,
+        revision=revision or own,
+        subfolder=subfolder,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    return None if found is None else Path(found)
+
+
+def write_modules(folder: Path, pooling: Pooling, hidden_size: int) -> None:
+    """Write the files that make a folder with an encoder a sentence-transformers model."""
+    modules = [("Transformer", ""), ("Pooling", _POOLING)]
+    modules += [("Dense", DENSE)] if pooling.dense else []
+    modules += [("Normalize", f"{len(modules)}_Normalize")] if pooling.normalize else []
+    _write(
+        folder / MODULES,
+        [
+            {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{name}"}
+            for place, (name, path) in enumerate(modules)
+        ],
+    )
+    flags = {flag: pooling.mode == mode for flag, mode in _MODES.items()} | dict.fromkeys(_OTHER_MODES, False)
+    _write(folder / _POOLING / "config.json", {"word_embedding_dimension": hidden_size, **flags})
+    if pooling.dense:
+        names = {mode: name for name, mode in _ACTIVATIONS.items()}
+        _write(
+            folder / DENSE / "config.json",
+            {
+                "in_features": hidden_size,
+                "out_features": pooling.dimension,
+                "bias": pooling.bias,
+                "activation_function": names[pooling.activation],
+            },
+        )
+
+
+def write_length(folder: Path, max_length: int, *, with_pooler: bool) -> None:
+    """Write after how many tokens a text is cut.
+
+    Args:
+        with_pooler: whether the encoder's class would get BERT's pooler, which was not saved.
+    """
+    arguments = {"model_args": {"add_pooling_layer": False}} if with_pooler else {}
+    _write(folder / _LENGTH, {"max_seq_length": max_length, "do_lower_case": False, **arguments})
+
+
+def _write(path: Path, content: Any) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
