@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import httpx
 import numpy as np
 import pytest
 from exported import write_encoder
+from sentence_transformers import SentenceTransformer
 from servers import Server
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
@@ -20,7 +22,11 @@ from typer.testing import CliRunner
 import understudy
 from understudy.cli.app import app
 from understudy.errors import DataError, ModelError
+from understudy.kinds.embedding.pooling import pooling_of
+from understudy.models.pretrained import load_config
 from understudy.predictor import Predictor
+from understudy.workspace.objects import model_path
+from understudy.workspace.sharing import student_content
 
 TRAINING = {
     "per_device_train_batch_size": 16,
@@ -177,3 +183,42 @@ def test_a_server_answers_with_vectors(finished: Path, tmp_path: Path) -> None:
 def test_other_artifacts_have_no_vectors(artifacts: dict[str, Path]) -> None:
     with pytest.raises(ModelError, match="only embedding models make vectors"):
         Predictor(artifacts["classification"]).embed(["a"])
+
+
+def test_what_is_pushed_is_the_whole_model(finished: Path, tmp_path: Path) -> None:
+    content = student_content(finished / "distilled")
+    assert {"modules.json", "sentence_bert_config.json", "1_Pooling/config.json"} <= set(content.files)
+    assert {"2_Dense/config.json", "2_Dense/model.safetensors"} <= set(content.files)
+    for name, file in content.files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy2(file, tmp_path / name)
+    vectors = SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS[:3])
+    assert np.abs(vectors - Predictor(finished / "artifact", model="fp32").embed(TEXTS[:3])).max() < 1e-5
+
+
+def test_a_sentence_transformer_in_memory_is_a_teacher(finished: Path, tmp_path: Path) -> None:
+    model = SentenceTransformer(str(finished / "distilled" / "student"), device="cpu")
+    path = model_path(model)
+    assert path is not None
+    assert pooling_of(load_config(path)).dense
+    with pytest.raises(ModelError, match="got object"):
+        model_path(object())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--npy", "v.npy", "--json"], "--npy writes vectors alone"),
+        (["--npy", "nowhere/v.npy"], "there is no folder nowhere"),
+    ],
+)
+def test_files_of_vectors_that_cannot_be(finished: Path, options: list[str], message: str) -> None:
+    refused = CliRunner().invoke(app, ["predict", str(finished / "artifact"), "a", *options])
+    assert refused.exit_code != 0
+    assert message in str(refused.exception or "") + refused.output
+
+
+@pytest.mark.parametrize("options", [{"dtype": "float16"}, {"dimension": 0}, {"dimension": 33}])
+def test_vectors_that_cannot_be(finished: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match="must be"):
+        Predictor(finished / "artifact").embed(["a"], **options)

@@ -17,6 +17,7 @@ from understudy.models.families import stack_names
 # Products with weights, and embeddings. (Gemm is converted to MatMul.)
 _QUANTIZED = ("MatMul", "Gemm", "Gather")
 EMBEDDINGS, HEAD = "embeddings", "head"
+_EMBEDDINGS = re.compile("embeddings|embedding_hidden")  # the latter is ALBERT's
 
 
 def parts_of(file: Path) -> dict[str, list[str]]:
@@ -39,7 +40,7 @@ def _part(node: Any) -> str:
     found = re.search(rf"\.(?:{'|'.join(stack_names())})\.(\d+)(?:\.|$)", scopes.replace("'", "."))
     if found:
         return f"layer {int(found[1]) + 1}"
-    return EMBEDDINGS if "embeddings" in scopes else HEAD
+    return EMBEDDINGS if _EMBEDDINGS.search(scopes) else HEAD
 
 
 def quantize(source: Path, target: Path, *, keep: Collection[str] = ()) -> None:

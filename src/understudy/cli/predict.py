@@ -15,7 +15,7 @@ import typer
 from understudy.errors import DataError, OutputError
 
 if TYPE_CHECKING:
-    from understudy.data.kind import Prediction
+    from understudy.data.kind import Prediction, RowKind
 
 
 def predict_command(
@@ -91,6 +91,8 @@ def predict_command(
 
     predictor = Predictor.from_pretrained(artifact, model=model, threads=threads)
     fields = predictor.artifact.fields
+    if npy is not None:
+        _check_vectors(npy, predictor.kind, others=output is not None or as_json or with_texts)
     if texts and file is not None:
         raise DataError("give texts or --file, not both.")
     if file is None and (columns or encoding):
@@ -136,15 +138,23 @@ def predict_command(
             typer.echo(said, err=True)
 
 
+def _check_vectors(path: Path, kind: RowKind, *, others: bool) -> None:
+    """Refuse a file of vectors that cannot be written, before anything is predicted."""
+    if not kind.has_vectors:
+        raise DataError(f"--npy is for embedding models; this one predicts for {kind}.")
+    if others:
+        raise DataError("--npy writes vectors alone; leave --output, --json and --with-texts out.")
+    if not path.parent.is_dir():
+        raise OutputError(f"--npy: there is no folder {path.parent}.")
+
+
 def _write_vectors(path: Path, answers: Iterable[Prediction]) -> None:
     """Write the vectors of an embedding model as a NumPy file."""
     import numpy as np
 
-    vectors = [np.array(one["vector"], np.float32) for one in answers if "vector" in one]
-    if not vectors:
-        raise DataError("--npy is for embedding models: these predictions have no vectors.")
+    vectors = [np.array(one["vector"], np.float32) for one in answers]
     with path.open("wb") as file:
-        np.save(file, np.stack(vectors))
+        np.save(file, np.stack(vectors) if vectors else np.zeros((0, 0), np.float32))
 
 
 def _named(columns: Sequence[str], fields: Sequence[str]) -> dict[str, str]:

@@ -42,6 +42,11 @@ def print_scores(result: StageResult) -> None:
         console.print(f"{split}: " + ", ".join(f"{name} {value:.4f}" for name, value in details.items()))
     if against:
         console.print(f"against: {against['model']}")
+        for split, figures in content.get("closeness", {}).items():
+            console.print(
+                f"{split}, close to it by: "
+                + ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+            )
         for split, share in content.get("agreement", {}).items():
             console.print(f"{split}: the same answer on {share:.1%} of the rows")
     if content.get("labels_from") == "teacher":

@@ -36,6 +36,8 @@ def guess_columns(
         available: the source's columns.
         without_label: leave the label out.
     """
+    if not kind.learns_from_labels:  # texts to learn from and pairs to score on are different files
+        given = {name: column for name, column in given.items() if column in available}
     for name, column in given.items():
         if column not in available:
             hint = did_you_mean(str(column), map(str, available))

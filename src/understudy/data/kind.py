@@ -65,8 +65,10 @@ class RowKind(ABC):
         accepts_predictions: whether soft labels may come from a file of predictions.
         outputs: names of the model's outputs.
         is_per_token: whether outputs have a value for each token.
+        has_vectors: whether predictions are vectors.
         needs_head: whether a model must have been fine-tuned to predict; otherwise any encoder does.
         learns_from_labels: whether rows to learn from may have labels.
+        scored_fields: fields that development rows must have besides the required ones.
         list_fields: inputs that are lists of strings.
         sentence_fields: inputs that are plain text, for which similar sentences can be found in a corpus.
         metrics, max_length, unanswerable: defaults for a user's own files of this kind.
@@ -90,8 +92,10 @@ class RowKind(ABC):
     accepts_predictions: ClassVar[bool] = False
     outputs: ClassVar[tuple[str, ...]] = ("logits",)
     is_per_token: ClassVar[bool] = False
+    has_vectors: ClassVar[bool] = False
     needs_head: ClassVar[bool] = True
     learns_from_labels: ClassVar[bool] = True
+    scored_fields: ClassVar[tuple[str, ...]] = ()
     list_fields: ClassVar[tuple[str, ...]] = ()
     sentence_fields: ClassVar[tuple[str, ...]] = ()
     metrics: ClassVar[tuple[str, ...]]
@@ -220,14 +224,15 @@ class Kind(RowKind):
             config.label2id = {name: index for index, name in enumerate(labels)}
 
     def own_class(self, config: Any) -> Any | None:
-        """Return the model class for a config, if it is none of transformers' own."""
+        """Return the model class for a config, if it is not in transformers."""
         return None
 
-    def finish_cut(self, student: Any, channels: Tensor) -> None:
+    def finish_cut(self, student: Any, channels: Tensor, source: Any) -> None:
         """Set the parameters of a cut student that its source does not have, other than those of a head.
 
         Args:
             channels: the source's hidden channels that the student keeps.
+            source: the source's config.
         """
 
     def finish_folder(self, folder: Path, max_length: int) -> None:

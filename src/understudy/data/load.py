@@ -111,6 +111,7 @@ def load_data(
     refuse_if_unusable(list(reports.values()), allow_bad=settings.bad_rows == "drop")
     loaded = {split: _open(folder) for split, (folder, _) in checked.items()}
     _check_choices(loaded)
+    _check_scored(task, {split: source for split, source in sources.items() if split in splits})
     _check_texts(task, next(iter(loaded.values())), next(iter(sources.values())))
     if UNLABELLED in loaded:
         known = [rows for split, rows in loaded.items() if split not in ("train", UNLABELLED)]
@@ -151,6 +152,9 @@ def _without_known(rows: Dataset, known: Sequence[Dataset], inputs: Sequence[str
         return rows
     fields = [name for name in inputs if name in rows.column_names]
     seen = {repr(values) for part in known for values in _values(part, fields)}
+    if "text_pair" not in fields:  # pairs of which each text is an input by itself
+        pairs = [part for part in known if "text_pair" in part.column_names]
+        seen |= {repr(values) for part in pairs for values in _values(part, ["text_pair"])}
     keep = np.fromiter((repr(values) not in seen for values in _values(rows, fields)), bool, len(rows))
     if keep.all():
         return rows
@@ -164,6 +168,18 @@ def _values(rows: Dataset, fields: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Yield some fields of all rows, in batches of constant memory."""
     for batch in rows.select_columns(list(fields)).with_format(None).iter(ROWS_PER_BATCH):
         yield from zip(*(batch[name] for name in fields), strict=True)
+
+
+def _check_scored(task: Task, sources: Mapping[str, Source]) -> None:
+    """Refuse development rows without the fields that scores are made of."""
+    for split, source in sources.items():
+        missing = [name for name in task.kind.scored_fields if name not in source.columns]
+        if missing and split != "train":
+            raise DataError(
+                f"{source.name}: rows to score {task.kind} on must have "
+                f"{', '.join(task.kind.scored_fields)}; there is no {missing[0]}. Name its column with {column_option(missing[0])}, or leave --dev "
+                "out: then the student is compared with its teacher on held-out texts."
+            )
 
 
 def _check_choices(loaded: Mapping[str, Dataset]) -> None:

@@ -38,12 +38,14 @@ def cosines(first: Vectors, second: Vectors) -> NDArray[np.float64]:
 def ranks(queries: Vectors, passages: Vectors, texts: Sequence[str]) -> NDArray[np.float64]:
     """Return the rank of each query's own passage among all different passages, counted from 1.
 
+    Other passages that are right for the same query count as wrong.
+
     Args:
         texts: the passages' texts; equal ones count once.
     """
-    _, kept, own = np.unique(
-        np.asarray(texts, dtype=object).astype(str), return_index=True, return_inverse=True
-    )
+    first: dict[str, int] = {}
+    own = np.array([first.setdefault(text, len(first)) for text in texts])
+    _, kept = np.unique(own, return_index=True)
     distinct = unit(passages[kept])
     found = np.empty(len(queries))
     for start in range(0, len(queries), _BLOCK):
@@ -62,7 +64,9 @@ def nearest(vectors: Vectors, count: int) -> NDArray[np.int64]:
         part = np.arange(start, min(start + _BLOCK, len(vectors)))
         similar = scaled[part] @ scaled.T
         similar[np.arange(len(part)), part] = -np.inf
-        found[part] = np.argsort(-similar, axis=1, kind="stable")[:, :count]
+        best = np.argpartition(-similar, count - 1, axis=1)[:, :count] if count else found[part]
+        order = np.argsort(-np.take_along_axis(similar, best, axis=1), axis=1, kind="stable")
+        found[part] = np.take_along_axis(best, order, axis=1)
     return found
 
 

@@ -81,7 +81,7 @@ def load_student(
     layers = choose_layers(choice, config.num_hidden_layers, source.config.num_hidden_layers)
     channels = cut_weights(student, source, layers, sample)
     if task is not None:
-        task.kind.finish_cut(student, channels)
+        task.kind.finish_cut(student, channels, load_config(settings.source or teacher))
     return student, channels if source.config.hidden_size == load_config(teacher).hidden_size else None
 
 

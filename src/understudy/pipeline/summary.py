@@ -138,9 +138,12 @@ def scores_line(content: Mapping[str, Any]) -> str:
 
 
 def agreement_line(content: Mapping[str, Any]) -> str:
-    """Format how often student and teacher agree."""
+    """Format how often student and teacher agree, or how close their vectors are."""
     shares = content.get("agreement", {})
-    return ", ".join(f"the same answer on {share:.1%} of {split}" for split, share in shares.items())
+    lines = [f"the same answer on {share:.1%} of {split}" for split, share in shares.items()]
+    for split, figures in content.get("closeness", {}).items():
+        lines.append(f"{split} " + ", ".join(f"{name} {value:.3f}" for name, value in figures.items()))
+    return ", ".join(lines)
 
 
 def sizes_line(folder: Path) -> str:

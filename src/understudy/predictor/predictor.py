@@ -137,9 +137,9 @@ class Predictor:
         """Return the vectors of several texts as an array with a row for each.
 
         Args:
-            dtype: `int8` rounds to whole numbers from -127 to 127, which is enough to search with vectors of
-                length 1 and takes a quarter of the memory.
-            dimension: keep only so many of the first numbers, and scale each vector to length 1 again.
+            dtype: `int8` scales each vector to length 1 and rounds to whole numbers from -127 to 127, in a
+                quarter of the memory. Convert to int32 before you multiply: products of int8 overflow.
+            dimension: keep this many values from the start of each vector, scaled to length 1 again.
 
         Examples:
             >>> embed = Predictor("artifacts/search").embed            # doctest: +SKIP
@@ -148,15 +148,20 @@ class Predictor:
         """
         if isinstance(texts, str):
             raise DataError("embed takes several texts: a list of strings.")
-        rows = [one.get("vector") for one in self.stream(texts, batch_size=batch_size)]
-        if any(row is None for row in rows):
+        if dtype not in ("float32", "int8"):
+            raise DataError(f"dtype must be float32 or int8; got {dtype!r}.")
+        if not self.kind.has_vectors:
             raise ModelError(f"this artifact predicts for {self.kind}; only embedding models make vectors.")
+        rows = [one["vector"] for one in self.stream(texts, batch_size=batch_size)]
         vectors = np.array(rows, np.float32) if rows else np.zeros((0, 0), np.float32)
-        if dimension is not None:
+        if dimension is not None and rows:
+            if not 1 <= dimension <= vectors.shape[1]:
+                raise DataError(f"dimension must be from 1 to {vectors.shape[1]}; got {dimension}.")
             vectors = vectors[:, :dimension]
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        if dimension is not None or dtype == "int8":
+            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         if dtype == "int8":
-            return np.rint(np.clip(vectors, -1, 1) * 127).astype(np.int8)
+            return np.rint(vectors * 127).astype(np.int8)
         return vectors
 
     def stream(self, inputs: Any, *, batch_size: int = 32) -> Iterator[Prediction]:

@@ -53,6 +53,11 @@ def hash_model(model: str) -> str:
         is_named = file.name in ("config.json", *_TOKENIZER_FILES)
         if is_named or file.suffix in (".safetensors", ".bin", ".model"):
             digest.update(file.name.encode() + bytes.fromhex(hash_file(file)))
+    if (folder / "modules.json").is_file():  # of sentence-transformers: what stands behind the encoder
+        parts = [folder / "modules.json", *sorted(folder.glob("[0-9]_*/*"))]
+        for file in parts:
+            if file.suffix in (".json", ".safetensors", ".bin"):
+                digest.update(file.relative_to(folder).as_posix().encode() + bytes.fromhex(hash_file(file)))
     return digest.hexdigest()
 
 

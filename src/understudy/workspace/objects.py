@@ -25,7 +25,7 @@ _COLUMNS = ("text", "text_pair", "label")  # options that name a column
 
 
 def model_path(
-    model: str | Path | PreTrainedModel | None,
+    model: str | Path | PreTrainedModel | Any | None,
     processing_class: PreTrainedTokenizerFast | None = None,
     *,
     revision: str | None = None,
@@ -39,7 +39,15 @@ def model_path(
         if revision is not None:
             raise ModelError("revision goes with a model on the hub; none is given.")
         return None
+    if type(model).__module__.startswith("sentence_transformers"):  # it has its own tokenizer
+        save: Callable[[str], None] = model.save  # type: ignore[union-attr, assignment]
+        return str(_keep("models", lambda folder: save(str(folder)), lambda one: hash_model(str(one))))
     if not isinstance(model, PreTrainedModel):
+        if not isinstance(model, str | Path):
+            raise ModelError(
+                "a model must be a folder, a hub name, or a model of transformers or sentence-transformers; "
+                f"got {type(model).__name__}."
+            )
         if processing_class is not None:
             raise ModelError("processing_class goes with a model in memory; a folder has its own tokenizer.")
         if revision is not None and Path(model).expanduser().exists():

@@ -32,6 +32,11 @@ _FILES = (
     "vocab.json",
     "merges.txt",
     "*.model",
+    # Of a sentence-transformers model.
+    "modules.json",
+    "sentence_bert_config.json",
+    "[0-9]_*/config.json",
+    "[0-9]_*/model.safetensors",
 )
 
 
@@ -43,8 +48,9 @@ def student_content(folder: Path) -> Content:
     """
     inside = folder / DISTILLED
     model = folder if inside.is_dir() else Path(student_inside(folder))  # a whole run has two things to give
-    found = sorted(file for file in model.iterdir() if any(fnmatch(file.name, one) for one in _FILES))
-    names = [file.name for file in found]
+    files = {file.relative_to(model).as_posix(): file for file in sorted(model.rglob("*")) if file.is_file()}
+    found = {name: file for name, file in files.items() if any(_fits(name, one) for one in _FILES)}
+    names = list(found)
     if "config.json" not in names or not any(fnmatch(name, "model*.safetensors") for name in names):
         hint = f" It is a whole run: give {folder / 'artifact'} or {inside}." if inside.is_dir() else ""
         raise OutputError(
@@ -54,7 +60,12 @@ def student_content(folder: Path) -> Content:
     refuse_unfinished(model)
     own = model / CARD
     card = own.read_text("utf-8") if own.is_file() else _card(folder, model)
-    return Content("student", card, {file.name: file for file in found})
+    return Content("student", card, found)
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """Return whether a path fits a pattern of as many parts."""
+    return name.count("/") == pattern.count("/") and fnmatch(name, pattern)
 
 
 def _card(folder: Path, model: Path) -> str:

@@ -13,7 +13,7 @@ from understudy.artifacts.onnx import input_names
 from understudy.data.kind import Kind
 from understudy.errors import ModelError, RecipeError
 from understudy.kinds import get_kind, kind_names
-from understudy.kinds.tasks import get_task
+from understudy.kinds.tasks import get_task, task_names
 from understudy.models.pretrained import (
     build_model,
     has_head_for,
@@ -22,7 +22,6 @@ from understudy.models.pretrained import (
     local_folder,
 )
 from understudy.models.settings import student_inside
-from understudy.recipe.load import load_recipe
 from understudy.timing.measure import Candidate
 from understudy.workspace.folders import RESULT, STATE
 from understudy.workspace.models import refuse_unfinished
@@ -140,9 +139,9 @@ def _torch_model(folder: str, shown: str) -> TimedModel:
 def _kind_of(folder: str, config: Any) -> Kind | None:
     """Return the kind of a model by the recipe that it was saved with, or by its head."""
     saved = saved_recipe(folder)
-    task = load_recipe(saved).task if saved is not None else None
-    if task is not None:
-        return get_task(task).kind
+    result = json.loads(saved.with_name(RESULT).read_text("utf-8")) if saved is not None else {}
+    if result.get("task") in task_names():
+        return get_task(result["task"]).kind
     found = [kind for kind in map(get_kind, kind_names()) if kind.needs_head and has_head_for(config, kind)]
     return found[0] if found else None
 

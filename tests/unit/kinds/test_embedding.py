@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from safetensors.torch import load_file
 from transformers import AutoModel, BertConfig, DistilBertConfig, MPNetConfig, PreTrainedTokenizerFast
 
 from understudy.data.encode import Collator, encode
@@ -27,6 +29,7 @@ from understudy.kinds.embedding.pooling import Pooling, pooling_of, set_pooling,
 from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_config, load_model
 from understudy.recipe.recipe import Recipe
+from understudy.workspace.hashes import hash_model
 
 KIND = get_kind("embedding")
 TASK = get_task("embedding")
@@ -117,6 +120,11 @@ def test_pooling_by_hand(mode: str, expected: list[list[float]]) -> None:
     assert torch.allclose(scaled, torch.nn.functional.normalize(torch.tensor(expected)))
 
 
+def test_the_last_token_is_found_on_either_side() -> None:
+    left = embed(STATES[:1], torch.tensor([[0, 1, 1]]), Pooling("last", 2, normalize=False), None)
+    assert left.tolist() == [[9.0, 9.0]]
+
+
 def test_a_dense_layer_comes_after_pooling_and_before_the_length() -> None:
     projection = torch.nn.Linear(2, 1)
     torch.nn.init.constant_(projection.weight, 2.0)
@@ -188,12 +196,30 @@ def test_pairs_give_the_vectors_of_their_texts(encoder: Path, tokenizer: PreTrai
     assert ranked.outcomes[:, 2].tolist() == second_best
 
 
-def test_single_texts_cannot_be_scored(encoder: Path, tokenizer: PreTrainedTokenizerFast) -> None:
-    model = load_model(str(encoder), TASK, None, fine_tuned=True)
-    split = prepare_split(TASK, Dataset.from_dict({"row": [0], "text": ["a"]}), tokenizer, max_length=8)
-    logits = predict_logits(model, tokenizer, split.encoded, batch_size=1)
-    with pytest.raises(DataError, match="must be pairs with a score"):
-        split.judge(logits)
+def test_single_texts_cannot_be_scored(tmp_path: Path) -> None:
+    (tmp_path / "dev.csv").write_text("text,label\na,1\nb,0\n", "utf-8")
+    settings = DataSettings(dev=str(tmp_path / "dev.csv"), unlabelled=[str(tmp_path / "dev.csv")])
+    with pytest.raises(DataError, match="must have text_pair, label; there is no text_pair"):
+        load_data(TASK, settings, ["train", "dev"])
+
+
+def test_texts_of_development_pairs_are_not_learnt_from(tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("one\ntwo\nthree\n", "utf-8")
+    (tmp_path / "dev.csv").write_text("text,text_pair,label\none,three,1\nfour,five,0\n", "utf-8")
+    settings = DataSettings(dev=str(tmp_path / "dev.csv"), unlabelled=[str(tmp_path / "texts.txt")])
+    data = load_data(TASK, settings, ["train", "dev"])
+    assert data.splits["unlabelled"]["text"][:] == ["two"]
+
+
+def test_texts_and_pairs_may_have_other_columns(tmp_path: Path) -> None:
+    (tmp_path / "texts.csv").write_text("id,body\n1,one\n2,two\n", "utf-8")
+    (tmp_path / "dev.csv").write_text("sentence1,sentence2,score\na,b,1\nc,d,0\n", "utf-8")
+    settings = DataSettings(
+        dev=str(tmp_path / "dev.csv"), unlabelled=[str(tmp_path / "texts.csv")], columns={"text": "body"}
+    )
+    data = load_data(TASK, settings, ["train", "dev"])
+    assert data.splits["unlabelled"]["text"][:] == ["one", "two"]
+    assert data.splits["dev"]["text_pair"][:] == ["b", "d"]
 
 
 def test_held_out_texts_are_paired_with_their_nearest_and_another() -> None:
@@ -206,14 +232,59 @@ def test_held_out_texts_are_paired_with_their_nearest_and_another() -> None:
     assert all(row["text"] != row["text_pair"] for row in made)
 
 
-def test_a_cut_student_starts_with_each_channel_in_its_place() -> None:
-    student = SimpleNamespace(projection=torch.nn.Linear(2, 4))
-    place_channels(student, torch.tensor([1, 3]))
-    assert student.projection(torch.tensor([[5.0, 7.0]])).tolist() == [[0.0, 5.0, 0.0, 7.0]]
+def test_a_cut_student_starts_with_each_channel_in_its_place(tmp_path: Path) -> None:
+    source = sentence_model(tmp_path, ["Transformer", "Pooling"], {"word_embedding_dimension": 8, **MEAN})
+    student = SimpleNamespace(projection=torch.nn.Linear(2, 8))
+    place_channels(student, torch.tensor([1, 3]), source)
+    assert student.projection(torch.tensor([[5.0, 7.0]])).tolist() == [
+        [0.0, 5.0, 0.0, 7.0, 0.0, 0.0, 0.0, 0.0]
+    ]
     narrow = SimpleNamespace(projection=torch.nn.Linear(2, 3))
     before = narrow.projection.weight.clone()
-    place_channels(narrow, torch.tensor([1, 3]))  # the vectors are not the source's states
+    place_channels(narrow, torch.tensor([1, 3]), source)  # its vectors are not the source's
     assert torch.equal(narrow.projection.weight, before)
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_a_cut_student_takes_the_columns_of_its_teachers_dense_layer(tmp_path: Path, older: bool) -> None:
+    config = small_bert()
+    config.pooling = asdict(Pooling("mean", 5, dense=True))
+    torch.manual_seed(0)
+    teacher = pooled_class(config)._from_config(config)
+    teacher.save_pretrained(tmp_path)
+    if older:  # as sentence-transformers saved it before
+        weights = tmp_path / "2_Dense" / "model.safetensors"
+        torch.save(load_file(weights), tmp_path / "2_Dense" / "pytorch_model.bin")
+        weights.unlink()
+    again = load_model(str(tmp_path), TASK, None, fine_tuned=True)
+    assert torch.equal(again.projection.weight, teacher.projection.weight)
+    student = SimpleNamespace(projection=torch.nn.Linear(2, 5))
+    place_channels(student, torch.tensor([1, 3]), load_config(str(tmp_path)))
+    assert torch.equal(student.projection.weight, teacher.projection.weight[:, [1, 3]])
+    assert torch.equal(student.projection.bias, teacher.projection.bias)
+
+
+def test_a_dense_layer_without_weights_is_refused(tmp_path: Path) -> None:
+    config = small_bert()
+    config.pooling = asdict(Pooling("mean", 5, dense=True))
+    pooled_class(config)._from_config(config).save_pretrained(tmp_path)
+    (tmp_path / "2_Dense" / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="a Dense module without weights in 2_Dense"):
+        load_model(str(tmp_path), TASK, None, fine_tuned=True)
+
+
+def test_another_pooling_is_another_model(tmp_path: Path) -> None:
+    hashes = set()
+    for name, settings in (("mean", MEAN), ("cls", {"pooling_mode_cls_token": True})):
+        (tmp_path / name).mkdir()
+        sentence_model(
+            tmp_path / name, ["Transformer", "Pooling"], {"word_embedding_dimension": 8, **settings}
+        )
+        hashes.add(hash_model(str(tmp_path / name)))
+    assert len(hashes) == 2
+
+
+MEAN = {"pooling_mode_mean_tokens": True}
 
 
 def sentence_model(folder: Path, modules: list[str], pooling: dict[str, Any], **files: dict[str, Any]) -> Any:

@@ -16,7 +16,6 @@ from transformers import MODEL_MAPPING, AutoConfig
 from understudy.capture.representations import Representations
 from understudy.data.kind import Row
 from understudy.data.task import Task
-from understudy.errors import DataError
 from understudy.evaluation.metrics import Metric
 from understudy.evaluation.outcomes import Predictions, places_of
 from understudy.evaluation.vectors import (
@@ -56,8 +55,8 @@ class Embedding(EmbeddingRows, TextKind):
     def own_class(self, config: Any) -> Any | None:
         return models.pooled_class(config)
 
-    def finish_cut(self, student: Any, channels: Tensor) -> None:
-        models.place_channels(student, channels)
+    def finish_cut(self, student: Any, channels: Tensor, source: Any) -> None:
+        models.place_channels(student, channels, source)
 
     def finish_folder(self, folder: Path, max_length: int) -> None:
         base = MODEL_MAPPING[type(AutoConfig.from_pretrained(folder))]
@@ -72,8 +71,7 @@ class Embedding(EmbeddingRows, TextKind):
         temperature: float,
         padded: bool,
     ) -> dict[str, Tensor]:
-        loss = vector_loss(student.logits["logits"], teacher.logits["logits"])
-        return {"predictions": loss.mean(dim=1) if loss.dim() == 2 else loss}
+        return {"predictions": vector_loss(student.logits["logits"], teacher.logits["logits"])}
 
     def label_loss(self, student: Representations, batch: Mapping[str, Tensor]) -> Tensor:
         raise TypeError("embeddings are not learnt from labels")
@@ -96,12 +94,6 @@ class Embedding(EmbeddingRows, TextKind):
 
         The rank, among the second texts of all rows, is computed only if a metric of the task needs it.
         """
-        if "text_pair" not in rows.column_names:
-            raise DataError(
-                "development rows of embeddings must be pairs with a score: columns text, text_pair and "
-                "label. Without any, pairs of held-out texts are compared as the teacher compares them: "
-                "leave --dev and --split out."
-            )
         vectors = logits[0][places_of(rows, encoded)]
         first, second = vectors[:, 0], vectors[:, 1]
         values = cosines(first, second)
@@ -109,7 +101,8 @@ class Embedding(EmbeddingRows, TextKind):
         if set(task.metrics) & set(RANK_METRICS):
             places = ranks(first, second, rows["text_pair"][:])
         outcomes = np.stack([values, np.asarray(rows["label"][:]), places], axis=1).astype(np.float64)
-        return Predictions(values.tolist(), outcomes, {}, vectors=first)
+        _, distinct = np.unique(np.array(rows["text"][:], dtype=object), return_index=True)
+        return Predictions(values.tolist(), outcomes, {}, vectors=first[np.sort(distinct)])
 
     def metric(self, name: str) -> Metric:
         return find_vector_metric(name)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import MODEL_MAPPING
 
 from understudy.data.encode import ENCODER_INPUTS
 from understudy.errors import ModelError
-from understudy.kinds.embedding.pooling import DENSE, Pooling, find_file, write_modules
+from understudy.kinds.embedding.pooling import DENSE, Pooling, read_dense, write_modules
 from understudy.models.cut import OUTSIDE
 
 # B texts, L tokens, H hidden size, D width of the vectors
@@ -83,9 +83,9 @@ def _pooled(base: Any) -> Any:
         def from_pretrained(cls, name: str | Path, **options: Any) -> Any:
             """Load an encoder, and the Dense layer of a sentence-transformers model."""
             model = super().from_pretrained(name, **options)
-            weights = find_file(str(name), _WEIGHTS, revision=options.get("revision"))
-            if weights is not None and model.projection is not None:
-                saved = {key.removeprefix("linear."): value for key, value in load_file(weights).items()}
+            saved = read_dense(str(name), revision=options.get("revision"))
+            shape = None if model.projection is None else model.projection.weight.shape
+            if saved is not None and saved["weight"].shape == shape:  # otherwise a student's new layer
                 model.projection.load_state_dict(saved)
             return model
 
@@ -108,18 +108,28 @@ def _pooled(base: Any) -> Any:
     return Pooled
 
 
-def place_channels(student: Any, channels: Tensor) -> None:
-    """Let the Dense layer of a cut student put each channel where its source has it, and 0 elsewhere.
+def place_channels(student: Any, channels: Tensor, source: Any) -> None:
+    """Start the Dense layer of a cut student from its source.
 
-    Nothing is changed if the vectors are not as wide as the source.
+    It gets the columns of the source's own Dense layer, or puts each channel where the source has it. Nothing
+    is changed if the vectors are not as wide as the source's.
+
+    Args:
+        channels: the source's hidden channels that the student keeps.
+        source: the source's config.
     """
-    if student.projection is None or int(channels.max()) >= student.projection.out_features:
+    if student.projection is None:
+        return
+    dense = read_dense(str(source.name_or_path))
+    if dense is None:
+        dense = {"weight": torch.eye(source.hidden_size)}
+    weight_DH = dense["weight"][:, channels]
+    if weight_DH.shape != student.projection.weight.shape:
         return
     with torch.no_grad():
-        student.projection.weight.zero_()
-        student.projection.weight[channels, torch.arange(len(channels))] = 1.0
+        student.projection.weight.copy_(weight_DH)
         if student.projection.bias is not None:
-            student.projection.bias.zero_()
+            student.projection.bias.copy_(dense.get("bias", torch.zeros(len(weight_DH))))
 
 
 def embed(states_BLH: Tensor, mask_BL: Tensor, pooling: Pooling, projection: nn.Module | None) -> Tensor:
@@ -127,7 +137,8 @@ def embed(states_BLH: Tensor, mask_BL: Tensor, pooling: Pooling, projection: nn.
     if pooling.mode == "cls":
         vectors = states_BLH[:, 0]
     elif pooling.mode == "last":
-        last_B = mask_BL.sum(dim=1) - 1
+        places_L = torch.arange(1, mask_BL.shape[1] + 1, device=mask_BL.device)
+        last_B = (mask_BL * places_L).argmax(dim=1)  # of the real tokens, whichever side is padded
         places = last_B[:, None, None].expand(-1, 1, states_BLH.shape[-1])
         vectors = states_BLH.gather(1, places).squeeze(1)
     else:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
 from transformers.utils.hub import cached_file
 
 from understudy.errors import ModelError
 from understudy.hub import split_revision
+
+logger = logging.getLogger(__name__)
 
 MODULES, DENSE = "modules.json", "2_Dense"
 _POOLING, _LENGTH = "1_Pooling", "sentence_bert_config.json"
@@ -25,6 +31,11 @@ _OTHER_MODES = (
     "pooling_mode_mean_sqrt_len_tokens",
     "pooling_mode_weightedmean_tokens",
 )
+_KNOWN = [
+    ["Transformer", "Pooling", *dense, *normalize]
+    for dense in ([], ["Dense"])
+    for normalize in ([], ["Normalize"])
+]
 _ACTIVATIONS = {
     "torch.nn.modules.linear.Identity": None,
     "torch.nn.modules.activation.Tanh": "tanh",
@@ -56,7 +67,12 @@ def pooling_of(config: Any) -> Pooling:
     saved = getattr(config, "pooling", None)
     if saved is not None:
         return Pooling(**saved)
-    found = _read_modules(str(config.name_or_path)) if config.name_or_path else None
+    model = str(config.name_or_path)
+    found = _read_modules(model) if model else None
+    if found is None and model:
+        logger.info(
+            "%s has no %s: its vectors are the mean of its tokens, scaled to length 1.", model, MODULES
+        )
     return found or Pooling("mean", config.hidden_size)
 
 
@@ -74,22 +90,28 @@ def _read_modules(model: str) -> Pooling | None:
     if modules is None:
         return None
     names = [one["type"].rpartition(".")[2] for one in modules]
-    if names[:2] != ["Transformer", "Pooling"] or set(names[2:]) - {"Dense", "Normalize"}:
+    if names not in _KNOWN:
         raise ModelError(
-            f"{model} has the modules {', '.join(names)}. A teacher of embeddings must have Transformer, "
-            "Pooling, and nothing else but Dense and Normalize."
+            f"{model} has the modules {', '.join(names)}. A teacher of embeddings must have Transformer and "
+            "Pooling, then at most one Dense, then at most one Normalize."
+        )
+    prompt = (_read(model, "config_sentence_transformers.json") or {}).get("default_prompt_name")
+    if prompt:
+        logger.warning(
+            "%s puts its prompt %r before every text by default. It is not added here: put it into your "
+            "texts.",
+            model,
+            prompt,
         )
     settings = _read(model, f"{modules[1]['path']}/config.json") or {}
     mode = _mode(model, settings)
-    pooling = Pooling(mode, int(_width(settings)), normalize="Normalize" in names)
+    pooling = Pooling(mode, _width(settings), normalize="Normalize" in names)
     if "Dense" not in names:
         return pooling
     dense = _read(model, f"{modules[names.index('Dense')]['path']}/config.json") or {}
-    activation = str(dense.get("activation_function"))
-    if activation not in _ACTIVATIONS or names.count("Dense") > 1:
-        raise ModelError(
-            f"{model} has a Dense module with {activation}; only Identity and Tanh, once, are known."
-        )
+    activation = dense.get("activation_function", "torch.nn.modules.activation.Tanh")  # as there
+    if activation not in _ACTIVATIONS:
+        raise ModelError(f"{model} has a Dense module with {activation}; only Identity and Tanh are known.")
     return replace(
         pooling,
         dimension=dense["out_features"],
@@ -119,9 +141,9 @@ def _width(settings: Mapping[str, Any]) -> int:
     return int(settings.get("word_embedding_dimension") or settings["embedding_dimension"])
 
 
-def _read(model: str, name: str) -> Any:
+def _read(model: str, name: str, *, revision: str | None = None) -> Any:
     """Read a JSON file of a model's folder or repository; None if there is none."""
-    path = find_file(model, name)
+    path = find_file(model, name, revision=revision)
     return None if path is None else json.loads(path.read_text("utf-8"))
 
 
@@ -138,9 +160,25 @@ def find_file(model: str, name: str, *, revision: str | None = None) -> Path | N
         revision=revision or own,
         subfolder=subfolder,
         _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
     )
     return None if found is None else Path(found)
+
+
+def read_dense(model: str, *, revision: str | None = None) -> dict[str, Tensor] | None:
+    """Read the weights of a model's Dense module; None if it has none."""
+    modules = _read(model, MODULES, revision=revision) or []
+    paths = [one["path"] for one in modules if one["type"].endswith(".Dense")]
+    if not paths:
+        return None
+    file = find_file(model, f"{paths[0]}/model.safetensors", revision=revision)
+    if file is not None:
+        found = load_file(file)
+    else:
+        older = find_file(model, f"{paths[0]}/pytorch_model.bin", revision=revision)
+        if older is None:
+            raise ModelError(f"{model} has a Dense module without weights in {paths[0]}.")
+        found = torch.load(older, weights_only=True)
+    return {key.removeprefix("linear."): value.float() for key, value in found.items()}
 
 
 def write_modules(folder: Path, pooling: Pooling, hidden_size: int) -> None:

@@ -27,8 +27,10 @@ class EmbeddingRows(TextRows):
     accepts_predictions = False
     has_classes = False
     has_plain_labels = False
+    has_vectors = True
     needs_head = False
     learns_from_labels = False
+    scored_fields = ("text_pair", "label")
     metrics = ("spearman", "pearson")
     example = '["a text", "another"]'
     call = "vectors = predict.embed({})"

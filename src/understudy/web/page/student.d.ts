@@ -13,7 +13,7 @@ export interface Prediction {
   start?: number;
   end?: number;
   score?: number;
-  /** Of an embedding model. */
+  /** The output of an embedding model. */
   vector?: number[];
   probabilities?: Record<string, number> | number[];
   truncated?: boolean;
