@@ -178,7 +178,8 @@ def _check_scored(task: Task, sources: Mapping[str, Source]) -> None:
             raise DataError(
                 f"{source.name}: rows to score {task.kind} on must have "
                 f"{', '.join(task.kind.scored_fields)}; there is no {missing[0]}. Name its column with "
-                f"{column_option(missing[0])}, or leave --dev out: then the student is compared with its teacher on held-out texts."
+                f"{column_option(missing[0])}, or leave --dev out: then the student is compared with its "
+                "teacher on held-out texts."
             )
 
 
