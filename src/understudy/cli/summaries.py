@@ -44,8 +44,7 @@ def print_scores(result: StageResult) -> None:
         console.print(f"against: {against['model']}")
         for split, figures in content.get("closeness", {}).items():
             console.print(
-                f"{split}, close to it by: "
-                + ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+                f"{split}, closeness: " + ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
             )
         for split, share in content.get("agreement", {}).items():
             console.print(f"{split}: the same answer on {share:.1%} of the rows")
