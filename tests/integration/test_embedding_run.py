@@ -180,11 +180,6 @@ def test_a_server_answers_with_vectors(finished: Path, tmp_path: Path) -> None:
     assert {"name": "vector", "datatype": "FP32", "shape": [-1, -1]} in asked["outputs"]
 
 
-def test_other_artifacts_have_no_vectors(artifacts: dict[str, Path]) -> None:
-    with pytest.raises(ModelError, match="only embedding models make vectors"):
-        Predictor(artifacts["classification"]).embed(["a"])
-
-
 def test_what_is_pushed_is_the_whole_model(finished: Path, tmp_path: Path) -> None:
     content = student_content(finished / "distilled")
     assert {"modules.json", "sentence_bert_config.json", "1_Pooling/config.json"} <= set(content.files)

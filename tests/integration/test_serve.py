@@ -23,7 +23,7 @@ from kinds import EXAMPLES
 from served import example_rows
 from servers import Server
 
-from understudy.errors import DataError
+from understudy.errors import DataError, ModelError
 from understudy.predictor import Predictor
 from understudy.serve import AsyncClient, Client
 from understudy.serve.client import ServerError
@@ -407,3 +407,8 @@ def test_mistakes_are_refused_at_the_start(arguments: list[str], message: str, t
 
     done = CliRunner().invoke(app, ["serve", *arguments])
     assert message in str(done.exception)
+
+
+def test_other_artifacts_have_no_vectors(artifacts: dict[str, Path]) -> None:
+    with pytest.raises(ModelError, match="only embedding models make vectors"):
+        Predictor(artifacts["classification"]).embed(["a"])
