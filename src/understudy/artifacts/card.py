@@ -91,7 +91,7 @@ def write_student_card(student: Student, origin: Origin) -> str:
     parts = [
         _metadata(origin, kind, student.task, kind.library, [], {"fp32": student.scores}),
         f"# {origin.name}",
-        _summary(student.task, kind, student.labels, student.parameters, origin, "for transformers"),
+        _summary(student.task, kind, student.labels, student.parameters, origin, f"for {kind.library}"),
         "## Scores\n\n" + _score_table(rows),
         "## Use\n\n" + _use_student(student),
         "## Limits\n\n" + "\n".join(limits),

@@ -25,7 +25,7 @@ from understudy.data.task import Task
 from understudy.errors import ModelError
 from understudy.evaluation.bootstrap import Estimate, estimate_difference
 from understudy.evaluation.calibration import Calibration, calibrate
-from understudy.evaluation.compare import compare
+from understudy.evaluation.compare import differences
 from understudy.evaluation.outcomes import Logits
 from understudy.evaluation.score import (
     EvaluationSplit,
@@ -210,7 +210,7 @@ class FormMaker:
             "tolerance": self.tolerance,
             "tried": tried,
             # Against torch in fp32, row by row.
-            "difference": compare(self.subject.task, scores, self.torch_scores)["difference"],
+            "difference": differences(self.subject.task, scores, self.torch_scores),
         }
         self._add(name, engine, files, scores, kept)
 

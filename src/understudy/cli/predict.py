@@ -121,7 +121,7 @@ def predict_command(
     answers = predictor.stream(empty.watch(map(read.row, records)), batch_size=batch_size)
     pairs = zip(kept, cut.watch(answers), strict=True)
     if npy is not None:
-        _write_vectors(npy, cut.watch(answers))
+        _write_vectors(npy, (answer for _, answer in pairs))
     elif output is not None:
         if file is not None and output.exists() and output.samefile(file):
             raise OutputError(f"--output {output} is --file itself. Use another name.")

@@ -11,26 +11,29 @@ from understudy.evaluation.bootstrap import estimate_difference
 from understudy.evaluation.score import Score
 
 
+def differences(task: Task, scores: Mapping[str, Score], others: Mapping[str, Score]) -> dict[str, Any]:
+    """Return the first model's score minus the second's, with paired intervals, by split and metric."""
+    return {
+        split: {
+            metric: asdict(
+                estimate_difference(
+                    task.kind.metric(metric),
+                    score.predictions.outcomes,
+                    others[split].predictions.outcomes,
+                )
+            )
+            for metric in task.metrics
+        }
+        for split, score in scores.items()
+    }
+
+
 def compare(task: Task, scores: Mapping[str, Score], others: Mapping[str, Score]) -> dict[str, Any]:
     """Return `difference` by split and metric (the first model minus the second) and `agreement` by split.
 
     `closeness` has a kind's own figures of how close two models are, if it has any.
     """
-    content: dict[str, Any] = {
-        "difference": {
-            split: {
-                metric: asdict(
-                    estimate_difference(
-                        task.kind.metric(metric),
-                        score.predictions.outcomes,
-                        others[split].predictions.outcomes,
-                    )
-                )
-                for metric in task.metrics
-            }
-            for split, score in scores.items()
-        }
-    }
+    content: dict[str, Any] = {"difference": differences(task, scores, others)}
     if task.kind.has_agreement:
         content["agreement"] = {split: _agreement(score, others[split]) for split, score in scores.items()}
     closeness = {

@@ -28,8 +28,6 @@ from understudy.models.settings import LayerChoice
 # H hidden size, N heads, D head size, F feed-forward neurons
 
 Axis = Literal["hidden", "query_key", "value", "feed_forward"]
-# Prefix of parameters behind the encoder in the same module, which no source has.
-OUTSIDE = "projection."
 
 
 def choose_layers(choice: LayerChoice | Sequence[int], num_layers: int, num_source: int) -> tuple[int, ...]:
@@ -98,9 +96,11 @@ def cut_weights(
         )
     # Keep the scale of the scores: the sum over fewer dimensions must still be divided by the source's √D.
     scale = (wanted["query_key"] / whole["query_key"]) ** 0.5
+    # Parameters of the student that a plain encoder does not have, if its class names any.
+    beside: tuple[str, ...] = getattr(student, "beside_encoder", ())
     cut = {}
     for name, target in student.base_model.state_dict().items():
-        if name.startswith(OUTSIDE):
+        if name.startswith(beside):
             continue
         layer, source_name = _source_name(name, layers)
         if source_name not in weights:
@@ -120,7 +120,7 @@ def cut_weights(
                 f"{tuple(value.shape)}."
             )
         cut[name] = value
-    student.base_model.load_state_dict(cut, strict=False)
+    student.base_model.load_state_dict(cut, strict=not beside)
     return kept.get(("hidden", 0), torch.arange(whole["hidden"]))
 
 

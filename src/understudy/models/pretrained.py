@@ -175,7 +175,7 @@ def load_model(
     try:
         return read_model(task.kind, name, config, revision=revision, dtype=torch.float32, **options)
     except (OSError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{model!r} cannot be loaded with a {task.kind} head: {error}") from error
+        raise ModelError(f"{model!r} cannot be loaded for {task.kind}: {error}") from error
 
 
 def build_model(kind: Kind, config: Any) -> PreTrainedModel:

@@ -55,16 +55,17 @@ def load_student(
         from a model of the same width.
     """
     check_start(settings)
+    teacher_config = load_config(teacher)
     if settings.model is not None:
         _check_vocabulary(settings.model, teacher)
         options: dict[str, Any] = {"dropout": dropout, "attention": attention}
         if task is None:
             return load_encoder(settings.model, **options), None
-        options["teacher_config"] = load_config(teacher)
+        options["teacher_config"] = teacher_config
         return load_model(settings.model, task, labels, fine_tuned=False, **options), None
     config = base_config(settings, teacher)
     if task is not None:
-        task.kind.configure(config, labels, load_config(teacher))
+        task.kind.configure(config, labels, teacher_config)
     set_dropout(config, dropout)
     if attention is not None:
         config._attn_implementation = attention
@@ -81,8 +82,8 @@ def load_student(
     layers = choose_layers(choice, config.num_hidden_layers, source.config.num_hidden_layers)
     channels = cut_weights(student, source, layers, sample)
     if task is not None:
-        task.kind.finish_cut(student, channels, load_config(settings.source or teacher))
-    return student, channels if source.config.hidden_size == load_config(teacher).hidden_size else None
+        task.kind.finish_cut(student, channels, source.config)
+    return student, channels if source.config.hidden_size == teacher_config.hidden_size else None
 
 
 def base_config(settings: StudentSettings, teacher: str) -> Any:

@@ -152,8 +152,8 @@ class Predictor:
             raise DataError(f"dtype must be float32 or int8; got {dtype!r}.")
         if not self.kind.has_vectors:
             raise ModelError(f"this artifact predicts for {self.kind}; only embedding models make vectors.")
-        rows = [one["vector"] for one in self.stream(texts, batch_size=batch_size)]
-        vectors = np.array(rows, np.float32) if rows else np.zeros((0, 0), np.float32)
+        rows = [np.array(one["vector"], np.float32) for one in self.stream(texts, batch_size=batch_size)]
+        vectors = np.stack(rows) if rows else np.zeros((0, 0), np.float32)
         if dimension is not None and rows:
             if not 1 <= dimension <= vectors.shape[1]:
                 raise DataError(f"dimension must be from 1 to {vectors.shape[1]}; got {dimension}.")

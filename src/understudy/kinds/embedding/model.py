@@ -15,12 +15,12 @@ from transformers import MODEL_MAPPING
 from understudy.data.encode import ENCODER_INPUTS
 from understudy.errors import ModelError
 from understudy.kinds.embedding.pooling import DENSE, Pooling, read_dense, write_modules
-from understudy.models.cut import OUTSIDE
 
 # B texts, L tokens, H hidden size, D width of the vectors
 
 _HEADS = (r"pooler\.", r"^cls\.", r"^lm_head\.", r"^classifier\.")  # of other checkpoints, not used here
 _WEIGHTS = f"{DENSE}/model.safetensors"
+OUTSIDE = "projection."  # prefix of the parameters that are not the encoder's
 
 
 def pooled_class(config: Any) -> Any:
@@ -51,6 +51,8 @@ def _pooled(base: Any) -> Any:
             *(base._keys_to_ignore_on_load_unexpected or ()),
             *_HEADS,
         ]
+
+        beside_encoder = (OUTSIDE,)
 
         def __init__(self, config: Any, **_: Any) -> None:
             # BERT's own pooler would learn nothing here.

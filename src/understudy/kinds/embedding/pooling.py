@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 from collections.abc import Mapping
@@ -70,9 +71,7 @@ def pooling_of(config: Any) -> Pooling:
     model = str(config.name_or_path)
     found = _read_modules(model) if model else None
     if found is None and model:
-        logger.info(
-            "%s has no %s: its vectors are the mean of its tokens, scaled to length 1.", model, MODULES
-        )
+        _say(logging.INFO, f"{model} has no {MODULES}: its vectors are the mean of its tokens, normalised.")
     return found or Pooling("mean", config.hidden_size)
 
 
@@ -97,11 +96,10 @@ def _read_modules(model: str) -> Pooling | None:
         )
     prompt = (_read(model, "config_sentence_transformers.json") or {}).get("default_prompt_name")
     if prompt:
-        logger.warning(
-            "%s puts its prompt %r before every text by default. It is not added here: put it into your "
-            "texts.",
-            model,
-            prompt,
+        _say(
+            logging.WARNING,
+            f"{model} puts its prompt {prompt!r} before every text by default. It is not added here: put it "
+            "into your texts.",
         )
     settings = _read(model, f"{modules[1]['path']}/config.json") or {}
     mode = _mode(model, settings)
@@ -119,6 +117,12 @@ def _read_modules(model: str) -> Pooling | None:
         bias=dense.get("bias", True),
         activation=_ACTIVATIONS[activation],
     )
+
+
+@functools.cache
+def _say(level: int, message: str) -> None:
+    """Log a message once: a config is read many times in a run."""
+    logger.log(level, message)
 
 
 def _mode(model: str, settings: Mapping[str, Any]) -> str:
