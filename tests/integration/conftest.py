@@ -25,4 +25,17 @@ def artifacts(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
         model = fine_tune(encoder, kind, folder, steps=3)
         understudy.export(model, output_dir=folder / "artifact", int8=False, speed=False)
         made[kind] = folder / "artifact"
+    made["embedding"] = _embeddings(encoder, tmp_path_factory.mktemp("embedding"))
     return made
+
+
+def _embeddings(encoder: Path, folder: Path) -> Path:
+    """An artifact of an embedding model: the encoder with the mean of its tokens behind it."""
+    rows = ["text,text_pair,label", "the red cat,a red cat,1", "the red cat,a bad film,0", "good,great,1"]
+    (folder / "dev.csv").write_text("\n".join(rows) + "\n", "utf-8")
+    settings = {"data.dev": str(folder / "dev.csv"), "data.max_length": 64}
+    output = folder / "artifact"
+    understudy.export(
+        encoder, task="embedding", output_dir=output, int8=False, speed=False, settings=settings
+    )
+    return output

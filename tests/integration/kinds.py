@@ -71,6 +71,16 @@ def write_regression(folder: Path) -> Path:
     return _csv(folder / "rows.csv", ["sentence1", "sentence2", "score"], rows)
 
 
+def write_ranking(folder: Path) -> Path:
+    rows = [
+        [f"where is the {animal}", f"the {colour} {other} sleeps", int(animal == other)]
+        for animal in ANIMALS
+        for colour in COLOURS
+        for other in ANIMALS
+    ]
+    return _csv(folder / "rows.csv", ["query", "passage", "label"], rows)
+
+
 def _questions(unanswerable: bool) -> list[dict[str, Any]]:
     rows = []
     for number, (name, city) in enumerate(
@@ -200,6 +210,7 @@ EXAMPLES = {
     "pair": Example("mrpc", write_pairs, predict_label),
     "multi-label": Example("multi-label", write_label_sets, predict_labels),
     "regression": Example("stsb", write_regression, predict_label),
+    "ranking": Example("ranking", write_ranking, predict_label, steps=100),
     "squad": Example("squad", write_squad, predict_answer, steps=100),
     "squad2": Example("squad2", write_squad2, predict_answer, steps=100),
     "multiple-choice": Example("race", write_choices, predict_choice, steps=100),

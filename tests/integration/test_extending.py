@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ class Length(Regression):
     def check(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> dict[str, Any]:
         return {"text": values["text"], "length": float(values["length"])}
 
-    def features(self, labels: Sequence[str] | None, *, pair: bool) -> Any:
+    def features(self, labels: Sequence[str] | None, fields: Collection[str]) -> Any:
         from datasets import Features, Value
 
         return Features({"text": Value("string"), "length": Value("float64")})

@@ -84,7 +84,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@pytest.mark.parametrize("kind", EXAMPLES)
+@pytest.mark.parametrize("kind", [*EXAMPLES, "embedding"])
 def test_every_kind_answers_as_its_predictor(
     kind: str, artifacts: dict[str, Path], rows: dict[str, Any], asked: dict[str, Any]
 ) -> None:
@@ -100,7 +100,7 @@ def test_every_kind_answers_as_its_predictor(
     assert asked[kind]["errors"] == []
 
 
-@pytest.mark.parametrize("kind", EXAMPLES)
+@pytest.mark.parametrize("kind", [*EXAMPLES, "embedding"])
 def test_the_page_shows_the_answer_with_a_network_and_without(kind: str, asked: dict[str, Any]) -> None:
     shown = asked[kind]["shown"]
     assert shown == asked[kind]["offline"]

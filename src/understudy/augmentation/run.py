@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -155,7 +155,7 @@ def _with_origin(
     }
 
 
-def shard_schema(kind: Kind, *, pair: bool) -> pa.Schema:
+def shard_schema(kind: Kind, fields: Collection[str]) -> pa.Schema:
     """Return the schema of augmented rows: columns of checked rows, with labels by name, and their origin."""
     text = pa.string()
     origin = {
@@ -165,7 +165,7 @@ def shard_schema(kind: Kind, *, pair: bool) -> pa.Schema:
         "side": text,
         "replaced": pa.list_(pa.struct({"start": pa.int64(), "old": text, "new": text})),
     }
-    return pa.schema(kind.arrow_columns(pair=pair) | origin)
+    return pa.schema(kind.arrow_columns(fields) | origin)
 
 
 def write_shard(

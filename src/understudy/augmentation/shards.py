@@ -37,7 +37,7 @@ class ShardMaker:
     ) -> None:
         self.settings, self.kind, self.data, self.seed = settings, kind, data, seed
         self.num_rows = num_rows
-        self.schema = shard_schema(self.kind, pair="text_pair" in data.columns)
+        self.schema = shard_schema(self.kind, list(data.columns))
         swap = settings.entities == "swap"
         names = self.kind.entity_names(self.rows(range(len(data.splits["train"])))) if swap else {}
         vectors = (

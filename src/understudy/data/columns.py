@@ -36,8 +36,9 @@ def guess_columns(
         available: the source's columns.
         without_label: leave the label out.
     """
-    if not kind.learns_from_labels:  # texts to learn from and pairs to score on are different files
-        given = {name: column for name, column in given.items() if column in available}
+    # Files to learn from and to score on may have different fields.
+    may_lack = kind.unlabelled_fields if kind.learns_from_labels else kind.fields
+    given = {name: column for name, column in given.items() if column in available or name not in may_lack}
     for name, column in given.items():
         if column not in available:
             hint = did_you_mean(str(column), map(str, available))
@@ -55,7 +56,8 @@ def guess_columns(
     columns = dict(given)
     lower = {str(column).lower(): column for column in available}
     # If the text column is given, do not guess a pair: as an input, the second text would be unexpected.
-    skipped = {"text_pair"} if "text" in given and "text_pair" in kind.inputs else set()
+    is_input = "text_pair" in kind.inputs and "text_pair" not in kind.required
+    skipped = {"text_pair"} if "text" in given and is_input else set()
     if without_label:
         skipped.add(kind.label_field)
     for name in kind.fields:

@@ -26,6 +26,15 @@ def are_truncated(encodings: Sequence[Encoding]) -> list[bool]:
     return [bool(encoding.overflowing) for encoding in encodings]
 
 
+def several_columns(rows: Sequence[Sequence[Encoding]], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the columns of rows with several encodings each: `input_ids` has a list for each of them."""
+    made = [model_columns(encodings, names) for encodings in rows]
+    columns: dict[str, list[Any]] = {name: [row[name] for row in made] for name in made[0]}
+    columns[TRUNCATED] = [any(are_truncated(encodings)) for encodings in rows]
+    columns["length"] = [max(map(len, lists)) for lists in columns["input_ids"]]
+    return columns
+
+
 def with_lengths(encoded: dict[str, list[Any]], rows: Sequence[int]) -> dict[str, list[Any]]:
     """Add the source row number and the length to encoded rows."""
     encoded["row"] = list(rows)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -66,9 +66,11 @@ class RowKind(ABC):
         outputs: names of the model's outputs.
         is_per_token: whether outputs have a value for each token.
         has_vectors: whether predictions are vectors.
+        has_relevance: whether predictions say how relevant a passage is to a query.
         needs_head: whether a model must have been fine-tuned to predict; otherwise any encoder does.
         learns_from_labels: whether rows to learn from may have labels.
         scored_fields: fields that development rows must have besides the required ones.
+        unlabelled_fields: fields of rows without labels besides the inputs; the rows may lack them.
         list_fields: inputs that are lists of strings.
         sentence_fields: inputs that are plain text, for which similar sentences can be found in a corpus.
         metrics, max_length, unanswerable: defaults for a user's own files of this kind.
@@ -93,9 +95,11 @@ class RowKind(ABC):
     outputs: ClassVar[tuple[str, ...]] = ("logits",)
     is_per_token: ClassVar[bool] = False
     has_vectors: ClassVar[bool] = False
+    has_relevance: ClassVar[bool] = False
     needs_head: ClassVar[bool] = True
     learns_from_labels: ClassVar[bool] = True
     scored_fields: ClassVar[tuple[str, ...]] = ()
+    unlabelled_fields: ClassVar[tuple[str, ...]] = ()
     list_fields: ClassVar[tuple[str, ...]] = ()
     sentence_fields: ClassVar[tuple[str, ...]] = ()
     metrics: ClassVar[tuple[str, ...]]
@@ -111,6 +115,16 @@ class RowKind(ABC):
     @property
     def fields(self) -> tuple[str, ...]:
         return self.required + self.optional
+
+    @property
+    def learnt_fields(self) -> tuple[str, ...]:
+        """The fields that a teacher reads."""
+        return self.inputs + self.unlabelled_fields
+
+    @property
+    def group_fields(self) -> tuple[str, ...]:
+        """The fields that keep rows together: rows equal in them are all learnt from, or all scored."""
+        return self.inputs
 
     def loading(self, name: str) -> str:
         """Return the code that loads a student, for the model card."""
@@ -206,11 +220,11 @@ class Kind(RowKind):
     picture: ClassVar[str | None] = None
 
     @abstractmethod
-    def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:
-        """Return the columns of a checked dataset, except `row`."""
+    def features(self, labels: Sequence[str] | None, fields: Collection[str]) -> Features:
+        """Return the columns of a checked dataset, except `row`, for a source with these fields."""
 
     @abstractmethod
-    def arrow_columns(self, *, pair: bool) -> dict[str, pa.DataType]:
+    def arrow_columns(self, fields: Collection[str]) -> dict[str, pa.DataType]:
         """Return the columns of augmented rows, with labels by name."""
 
     def configure(self, config: Any, labels: Sequence[str] | None, teacher_config: Any | None = None) -> None:
@@ -248,15 +262,22 @@ class Kind(RowKind):
     ) -> dict[str, Tensor]:
         """Return the losses of TinyBERT Eq. 10 for this kind by name, one value per example."""
 
-    @abstractmethod
     def label_loss(self, student: Any, batch: Mapping[str, Tensor]) -> Tensor:
-        """Return the loss against the labels, one value per example."""
+        """Return the loss against the labels, one value per example; for kinds that learn from labels."""
+        raise TypeError(f"{self.name} is not learnt from labels")
 
-    @abstractmethod
     def soft_label_loss(
         self, student: Any, teacher: Any, batch: Mapping[str, Tensor], *, temperature: float, squared: bool
     ) -> Tensor:
-        """Return the loss against the teacher's predictions, one value per example."""
+        """Return the loss against the teacher's predictions, one value per example; see `label_loss`."""
+        raise TypeError(f"{self.name} is not learnt from labels")
+
+    def check_scored(self, rows: Dataset) -> None:
+        """Refuse development rows that cannot be scored.
+
+        Raises:
+            DataError: with the reason.
+        """
 
     @abstractmethod
     def judge(self, task: Task, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]) -> Any:

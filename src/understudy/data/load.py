@@ -100,9 +100,15 @@ def load_data(
         first = next(iter(sources.values()))
         names = _discover_labels(task, first.whole or first, labels)
     if "train" in splits and settings.unlabelled is not None:
-        fields = [name for name in next(iter(sources.values())).columns if name in task.kind.inputs]
+        # Rows of one batch have the same fields.
+        read = task.kind.learnt_fields if has_train else task.kind.inputs
         sources[UNLABELLED] = unlabelled_source(
-            task.kind, settings.unlabelled, settings.columns, fields, encoding=settings.encoding
+            task.kind,
+            settings.unlabelled,
+            settings.columns,
+            [name for name in next(iter(sources.values())).columns if name in read],
+            optional=() if has_train else task.kind.unlabelled_fields,
+            encoding=settings.encoding,
         )
     checked = {
         split: _check(task, source, names, labelled=split != UNLABELLED) for split, source in sources.items()
@@ -111,11 +117,11 @@ def load_data(
     refuse_if_unusable(list(reports.values()), allow_bad=settings.bad_rows == "drop")
     loaded = {split: _open(folder) for split, (folder, _) in checked.items()}
     _check_choices(loaded)
-    _check_scored(task, {split: source for split, source in sources.items() if split in splits})
+    _check_scored(task, {split: source for split, source in sources.items() if split in splits}, loaded)
     _check_texts(task, next(iter(loaded.values())), next(iter(sources.values())))
     if UNLABELLED in loaded:
         known = [rows for split, rows in loaded.items() if split not in ("train", UNLABELLED)]
-        loaded[UNLABELLED] = _without_known(loaded[UNLABELLED], known, task.kind.inputs)
+        loaded[UNLABELLED] = _without_known(loaded[UNLABELLED], known, task.kind.group_fields)
         num_used = len(loaded[UNLABELLED])
         if num_used < reports[UNLABELLED].num_kept:
             reports[UNLABELLED] = replace(reports[UNLABELLED], num_used=num_used)
@@ -146,13 +152,13 @@ def load_unlabelled(task: Task, settings: DataSettings, labels: Sequence[str] | 
     return _open(folder), source.key
 
 
-def _without_known(rows: Dataset, known: Sequence[Dataset], inputs: Sequence[str]) -> Dataset:
+def _without_known(rows: Dataset, known: Sequence[Dataset], fields: Sequence[str]) -> Dataset:
     """Leave out rows that are development rows: a student must not learn from what it is scored on."""
     if not known:
         return rows
-    fields = [name for name in inputs if name in rows.column_names]
+    fields = [name for name in fields if name in rows.column_names]
     seen = {repr(values) for part in known for values in _values(part, fields)}
-    if "text_pair" not in fields:  # pairs of which each text is an input by itself
+    if "text_pair" not in rows.column_names:  # pairs of which each text is an input by itself
         pairs = [part for part in known if "text_pair" in part.column_names]
         seen |= {repr(values) for part in pairs for values in _values(part, ["text_pair"])}
     keep = np.fromiter((repr(values) not in seen for values in _values(rows, fields)), bool, len(rows))
@@ -170,8 +176,8 @@ def _values(rows: Dataset, fields: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(batch[name] for name in fields), strict=True)
 
 
-def _check_scored(task: Task, sources: Mapping[str, Source]) -> None:
-    """Refuse development rows without the fields that scores are made of."""
+def _check_scored(task: Task, sources: Mapping[str, Source], loaded: Mapping[str, Dataset]) -> None:
+    """Refuse development rows that cannot be scored, e.g. because they lack a field."""
     for split, source in sources.items():
         missing = [name for name in task.kind.scored_fields if name not in source.columns]
         if missing and split != "train":
@@ -181,6 +187,8 @@ def _check_scored(task: Task, sources: Mapping[str, Source]) -> None:
                 f"{column_option(missing[0])}, or leave --dev out: then the student is compared with its "
                 "teacher on held-out texts."
             )
+        if split != "train":
+            task.kind.check_scored(loaded[split])
 
 
 def _check_choices(loaded: Mapping[str, Dataset]) -> None:
@@ -295,7 +303,7 @@ def _write_rows(
     task: Task, source: Source, labels: Sequence[str] | None, folder: Path, *, labelled: bool
 ) -> None:
     """Check a source row by row and write an Arrow file; the folder is created atomically."""
-    own = task.kind.features(labels, pair="text_pair" in source.columns)
+    own = task.kind.features(labels, list(source.columns))
     features = Features({"row": Value("int64"), **own})
     ids = label_ids(labels, task.labels) if labels else None
     report = RowReport(source.name)

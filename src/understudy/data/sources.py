@@ -165,7 +165,7 @@ def _share(task: Task, settings: DataSettings, split: str) -> Source:
     """Return the rows of one side of `data.dev_share`. Rows that cannot be read are training rows."""
     share, whole = settings.dev_share, _given_source(task, settings, Path(str(settings.train)).expanduser())
     assert share is not None
-    columns = [whole.columns[name] for name in task.rows.inputs if name in whole.columns]
+    columns = [whole.columns[name] for name in task.rows.group_fields if name in whole.columns]
 
     def is_dev(row: RawRow) -> bool:
         content = json.dumps([row.values.get(column) for column in columns], default=str)

@@ -30,6 +30,7 @@ def unlabelled_source(
     columns: Mapping[str, str | int],
     fields: Sequence[str] | None = None,
     *,
+    optional: Sequence[str] = (),
     encoding: str | None = None,
     key: str = "data.unlabelled",
 ) -> Source:
@@ -39,6 +40,7 @@ def unlabelled_source(
         given: files, folders, patterns, or folders that `Dataset.save_to_disk` wrote.
         columns: the recipe's columns, used for a file that has them.
         fields: the fields that labelled rows have. Defaults to those that every file has.
+        optional: fields that are read as well if every file has them.
         encoding: of text files. Defaults to the one that each file has.
         key: the setting that named the files, for messages.
     """
@@ -48,7 +50,8 @@ def unlabelled_source(
         file: _columns(kind, file, columns, fields or (), key, encoding=encodings[file]) for file in files
     }
     if fields is None:
-        fields = [name for name in kind.inputs if all(name in own for own in named.values())]
+        fields, optional = (), kind.learnt_fields
+    fields = [*fields, *(name for name in optional if all(name in own for own in named.values()))]
 
     def rows() -> Iterator[RawRow]:
         for file, own in named.items():
@@ -116,7 +119,9 @@ def _columns(
     first = next((row.values for row in _read(kind, file, columns, encoding) if row.problem is None), None)
     if first is None:
         raise DataError(f"{key}: {file} has no rows that can be read.")
-    given = {name: column for name, column in columns.items() if column in first and name in kind.inputs}
+    given = {
+        name: column for name, column in columns.items() if column in first and name in kind.learnt_fields
+    }
     named, _ = guess_columns(kind, given, list(first), str(file), without_label=True)
     missing = [name for name in fields if name not in named]
     if missing:

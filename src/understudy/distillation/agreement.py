@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from datasets import Dataset
 
-from understudy.data.kind import Row
+from understudy.data.kind import Row, RowKind
 from understudy.data.labels import label_names
 from understudy.data.load import cache_folder, load_data, load_unlabelled
 from understudy.data.settings import DataSettings, without_unlabelled
@@ -68,7 +68,7 @@ def resolve_distillation(recipe: Recipe) -> Recipe:
     file = cache_folder() / AGREEMENT / f"{key}.jsonl"
     if not file.exists():
         known = train.splits["train"] if train is not None else ()
-        _write(file, recipe, _choose(rows, known, task.kind.inputs, count), names)
+        _write(file, recipe, _choose(rows, known, task.kind, count), names)
     update: dict[str, Any] = {"dev": str(file)}
     if names is not None and data.labels is None and task.labels is None:
         update["labels"] = list(names)  # a few rows need not have every label
@@ -85,17 +85,21 @@ def _has_train(data: DataSettings) -> bool:
     return data.train is not None or data.augmented is not None
 
 
-def _choose(rows: Dataset, known: Iterable[Row], inputs: Sequence[str], count: int) -> Dataset:
-    """Draw distinct rows that are not training rows."""
-    fields = [name for name in inputs if name in rows.column_names]
+def _choose(rows: Dataset, known: Iterable[Row], kind: RowKind, count: int) -> Dataset:
+    """Draw distinct rows that are not training rows, with all rows of the same group."""
+    fields = [name for name in kind.group_fields if name in rows.column_names]
     seen = {repr([row[name] for name in fields]) for row in known}
-    chosen = []
+    contents = [repr(list(values)) for values in zip(*(rows[name][:] for name in fields), strict=True)]
+    groups: dict[str, list[int]] = {}
+    for place, content in enumerate(contents):
+        groups.setdefault(content, []).append(place)
+    is_grouped = kind.group_fields != kind.inputs  # otherwise rows of a group are the same row
+    chosen: list[int] = []
     for place in np.random.default_rng(0).permutation(len(rows)).tolist():
-        content = repr([rows[place][name] for name in fields])
-        if content not in seen:
-            seen.add(content)
-            chosen.append(place)
-        if len(chosen) == count:
+        if contents[place] not in seen:
+            seen.add(contents[place])
+            chosen += groups[contents[place]] if is_grouped else [place]
+        if len(chosen) >= count:
             break
     if len(chosen) < 2:
         raise RecipeError("data.dev must be given: all unlabelled rows are training rows, or the same.")

@@ -113,6 +113,7 @@ class Predictor:
         - classification: `label`, `score`, `probabilities`
         - multi-label: `labels`, those whose probability reaches the artifact's threshold, and `probabilities`
         - regression: `score`
+        - ranking: `score`, the probability that the passage is relevant; `rank` orders passages of a query
         - question answering: `answer`, `start`, `end` (characters of the context), `score`; also `has_answer`
           if questions may be unanswerable
         - multiple choice: `choice`, `score`, `probabilities`
@@ -163,6 +164,26 @@ class Predictor:
         if dtype == "int8":
             return np.rint(vectors * 127).astype(np.int8)
         return vectors
+
+    def rank(
+        self, query: str, passages: Sequence[str], *, top: int | None = None, batch_size: int = 32
+    ) -> list[tuple[int, float]]:
+        """Return the places of the passages with their scores, the most relevant first.
+
+        Args:
+            top: return this many at most.
+
+        Examples:
+            >>> rank = Predictor("artifacts/rerank").rank              # doctest: +SKIP
+            >>> rank("how do I pay", ["By card.", "Open on Sundays."])  # doctest: +SKIP
+            [(0, 0.97), (1, 0.02)]
+        """
+        if not self.kind.has_relevance:
+            raise ModelError(f"this artifact predicts for {self.kind}; only ranking models rank passages.")
+        pairs = ((query, passage) for passage in passages)
+        scores = [one["score"] for one in self.stream(pairs, batch_size=batch_size)]
+        order = sorted(range(len(scores)), key=lambda place: -scores[place])
+        return [(place, scores[place]) for place in order[:top]]
 
     def stream(self, inputs: Any, *, batch_size: int = 32) -> Iterator[Prediction]:
         """Yield predictions for any number of inputs, in order, with constant memory."""

@@ -159,7 +159,7 @@ def test_targets_of_labels_are_stacked_without_padding(tokenizer: PreTrainedToke
     kind, labels = get_kind("multi-label"), [f"label {number}" for number in range(9)]
     rows = Dataset.from_list(
         [{"row": 0, "text": "good film", "label": [0, 8]}, {"row": 1, "text": "bad", "label": []}],
-        features=Features({"row": Value("int64"), **kind.features(labels, pair=False)}),
+        features=Features({"row": Value("int64"), **kind.features(labels, kind.required)}),
     )
     encoded = encode(rows, kind, tokenizer, max_length=16)
     assert encoded[1]["labels"] == [0.0] * 9

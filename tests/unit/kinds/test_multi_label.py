@@ -125,7 +125,7 @@ def test_thresholds_decide_instead() -> None:
 
 
 def dataset(labels: list[list[int]], numbers: list[int]) -> Dataset:
-    features = Features({"row": Value("int64"), **KIND.features(LABELS, pair=False)})
+    features = Features({"row": Value("int64"), **KIND.features(LABELS, ["text", "label"])})
     rows = [{"row": number, "text": "a", "label": one} for number, one in zip(numbers, labels, strict=True)]
     return Dataset.from_list(rows, features=features)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,12 @@ class Embedding(EmbeddingRows, TextKind):
     has_agreement = False
     picture = "scatter"
 
-    def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:
-        if not pair:
+    def features(self, labels: Sequence[str] | None, fields: Collection[str]) -> Features:
+        if "text_pair" not in fields:
             return Features({"text": Value("string")})
         return Features({**{name: Value("string") for name in _PAIR}, "label": Value("float64")})
 
-    def arrow_columns(self, *, pair: bool) -> dict[str, pa.DataType]:
+    def arrow_columns(self, fields: Collection[str]) -> dict[str, pa.DataType]:
         return {"text": pa.string()}
 
     def configure(self, config: Any, labels: Sequence[str] | None, teacher_config: Any | None = None) -> None:
@@ -72,20 +72,6 @@ class Embedding(EmbeddingRows, TextKind):
         padded: bool,
     ) -> dict[str, Tensor]:
         return {"predictions": vector_loss(student.logits["logits"], teacher.logits["logits"])}
-
-    def label_loss(self, student: Representations, batch: Mapping[str, Tensor]) -> Tensor:
-        raise TypeError("embeddings are not learnt from labels")
-
-    def soft_label_loss(
-        self,
-        student: Representations,
-        teacher: Representations,
-        batch: Mapping[str, Tensor],
-        *,
-        temperature: float,
-        squared: bool,
-    ) -> Tensor:
-        return self.prediction_losses(student, teacher, batch, temperature=1.0, padded=False)["predictions"]
 
     def judge(
         self, task: Task, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from understudy.data.encodings import TRUNCATED, are_truncated, model_columns, with_lengths
+from understudy.data.encodings import TRUNCATED, are_truncated, model_columns, several_columns, with_lengths
 from understudy.data.kind import Batch, Encoded, Logits, Prediction, Reading, Row
 from understudy.data.rows import BadRowError
 from understudy.data.tokens import TextReader
@@ -60,16 +60,8 @@ class EmbeddingRows(TextRows):
             encoded[TRUNCATED] = are_truncated(encodings)
             return with_lengths(encoded, batch["row"])
         sides = [reader.texts(batch[name], None) for name in ("text", "text_pair")]
-        columns = [model_columns(side, names) for side in sides]
-        encoded = {
-            name: [list(pair) for pair in zip(*(one[name] for one in columns), strict=True)]
-            for name in columns[0]
-        }
-        encoded[TRUNCATED] = [any(pair) for pair in zip(*map(are_truncated, sides), strict=True)]
-        encoded["labels"] = batch["label"]
-        encoded["row"] = list(batch["row"])
-        encoded["length"] = [max(map(len, pair)) for pair in encoded["input_ids"]]
-        return encoded
+        encoded = several_columns(list(zip(*sides, strict=True)), names)
+        return {**encoded, "labels": batch["label"], "row": list(batch["row"])}
 
     def decode(
         self, reading: Reading, logits: Logits, labels: Sequence[str], *, unanswerable: bool

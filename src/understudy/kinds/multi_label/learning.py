@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,12 @@ class MultiLabel(MultiLabelRows, TextKind):
 
     classes_exclude = False
 
-    def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:
-        own = super().features(labels, pair=pair)
+    def features(self, labels: Sequence[str] | None, fields: Collection[str]) -> Features:
+        own = super().features(labels, fields)
         return Features({**own, "label": List(ClassLabel(names=list(labels or ())))})
 
-    def arrow_columns(self, *, pair: bool) -> dict[str, pa.DataType]:
-        return {**super().arrow_columns(pair=pair), "label": pa.list_(pa.string())}
+    def arrow_columns(self, fields: Collection[str]) -> dict[str, pa.DataType]:
+        return {**super().arrow_columns(fields), "label": pa.list_(pa.string())}
 
     def configure(self, config: Any, labels: Sequence[str] | None, teacher_config: Any | None = None) -> None:
         super().configure(config, labels)

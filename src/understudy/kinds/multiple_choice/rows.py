@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from understudy.data.decode import softmax
-from understudy.data.encodings import TRUNCATED, are_truncated, model_columns
+from understudy.data.encodings import several_columns
 from understudy.data.kind import Batch, Encoded, Logits, Prediction, Reading, Row, RowKind
 from understudy.data.rows import BadRowError, check_text, label_id
 from understudy.data.tokens import TextReader
@@ -60,14 +60,8 @@ class MultipleChoiceRows(RowKind):
     ) -> Encoded:
         """Encode each choice with the context; `input_ids` has one list per choice."""
         questions = zip(batch["context"], batch["question"], batch["choices"], strict=True)
-        encodings = [reader.choices(*question) for question in questions]
-        rows = [model_columns(choices, names) for choices in encodings]
-        encoded: Encoded = {name: [row[name] for row in rows] for name in rows[0]}
-        encoded[TRUNCATED] = [any(are_truncated(choices)) for choices in encodings]
-        encoded["labels"] = batch["label"]
-        encoded["row"] = list(batch["row"])
-        encoded["length"] = [max(map(len, choices)) for choices in encoded["input_ids"]]
-        return encoded
+        encoded = several_columns([reader.choices(*question) for question in questions], names)
+        return {**encoded, "labels": batch["label"], "row": list(batch["row"])}
 
     def parse(self, given: Any, fields: Sequence[str]) -> Row:
         if isinstance(given, Sequence) and not isinstance(given, str | bytes | Mapping) and len(given) > 2:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,12 +36,12 @@ class QuestionAnswering(QuestionAnsweringRows, Kind):
 
     predicts_labels = False
 
-    def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:
+    def features(self, labels: Sequence[str] | None, fields: Collection[str]) -> Features:
         text = Value("string")
         answers = {"text": List(text), "answer_start": List(Value("int64"))}
         return Features({"id": text, "question": text, "context": text, "answers": answers})
 
-    def arrow_columns(self, *, pair: bool) -> dict[str, pa.DataType]:
+    def arrow_columns(self, fields: Collection[str]) -> dict[str, pa.DataType]:
         text = pa.string()
         answers = pa.struct({"text": pa.list_(text), "answer_start": pa.list_(pa.int64())})
         return {"id": text, "question": text, "context": text, "answers": answers}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,10 +31,10 @@ class TokenClassification(TokenClassificationRows, Kind):
     predicts_labels = False
     has_entities = True
 
-    def features(self, labels: Sequence[str] | None, *, pair: bool) -> Features:
+    def features(self, labels: Sequence[str] | None, fields: Collection[str]) -> Features:
         return Features({"words": List(Value("string")), "tags": List(ClassLabel(names=list(labels or ())))})
 
-    def arrow_columns(self, *, pair: bool) -> dict[str, pa.DataType]:
+    def arrow_columns(self, fields: Collection[str]) -> dict[str, pa.DataType]:
         return {"words": pa.list_(pa.string()), "tags": pa.list_(pa.string())}
 
     def prediction_losses(

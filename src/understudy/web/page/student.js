@@ -276,6 +276,10 @@ const KINDS = {
     read: readTexts,
     decode: (row, [[logits]]) => ({ score: logits.values[0] }),
   },
+  ranking: {
+    read: readTexts,
+    decode: (row, [[logits]]) => ({ score: sigmoid(logits.values[0]) }),
+  },
   embedding: {
     read: readTexts,
     decode: (row, [[logits]]) => ({ vector: logits.values }),

@@ -1,0 +1,66 @@
+"""Score rankings: the outcomes of a query are [nDCG@10, reciprocal rank at 10], so a sample is of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import sklearn.metrics
+from numpy.typing import NDArray
+
+from understudy.errors import RecipeError
+from understudy.evaluation.metrics import Metric, Outcomes
+
+DEPTH = 10
+RELEVANT = 0.5
+
+
+def group_rows(queries: Sequence[str], labels: NDArray[np.float64]) -> list[NDArray[np.int64]]:
+    """Return the rows of each query, in the order in which queries occur.
+
+    Queries whose passages all have the same label are left out: every order is equally right.
+    """
+    places: dict[str, list[int]] = {}
+    for place, query in enumerate(queries):
+        places.setdefault(query, []).append(place)
+    groups = [np.array(group) for group in places.values()]
+    return [group for group in groups if np.ptp(labels[group]) > 0]
+
+
+def rank_outcomes(
+    queries: Sequence[str], scores: NDArray[np.float64], labels: NDArray[np.float64]
+) -> Outcomes:
+    """Return nDCG@10 and the reciprocal rank of the first relevant passage, for each query.
+
+    Labels are the gains of nDCG, and a passage with a label of 0.5 or more is relevant. Equal scores are no
+    order: nDCG is the mean over all their orders, and a relevant passage is taken to be the last of them.
+    """
+    found = []
+    for group in group_rows(queries, labels):
+        gains, given = labels[group], scores[group].astype(np.float64)
+        ndcg = sklearn.metrics.ndcg_score([gains], [given], k=DEPTH)
+        right = gains >= RELEVANT
+        best = given[right].max(initial=-np.inf)
+        rank = 1 + (given[~right] >= best).sum()
+        found.append((ndcg, 1 / rank if right.any() and rank <= DEPTH else 0.0))
+    return np.array(found, dtype=np.float64).reshape(-1, 2)
+
+
+def ndcg_at_10(outcomes: Outcomes) -> float:
+    """Return the mean of the queries' nDCG@10; 0 if there are none."""
+    return float(outcomes[:, 0].mean()) if len(outcomes) else 0.0
+
+
+def mrr_at_10(outcomes: Outcomes) -> float:
+    """Return the mean of 1 / rank of the first relevant passage; 0 for ranks beyond 10."""
+    return float(outcomes[:, 1].mean()) if len(outcomes) else 0.0
+
+
+RANK_METRICS: Mapping[str, Metric] = {function.__name__: function for function in (ndcg_at_10, mrr_at_10)}
+
+
+def find_rank_metric(name: str) -> Metric:
+    """Look up a metric of rankings."""
+    if name not in RANK_METRICS:
+        raise RecipeError(f"metric must be one of {', '.join(RANK_METRICS)}; got {name!r}.")
+    return RANK_METRICS[name]
