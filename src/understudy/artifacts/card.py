@@ -33,6 +33,7 @@ class Origin:
         base_models: hub names of the models that its weights and its teacher come from; no local paths.
         dataset: the dataset's hub name; None for local files.
         teacher_scores: split to metric to figure.
+        vocabulary: how many tokens it keeps of how many, and what share of held-out tokens is outside.
         recipe: the resolved recipe, without paths.
     """
 
@@ -43,6 +44,7 @@ class Origin:
     dataset: str | None = None
     teacher_scores: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     teacher_parameters: int | None = None
+    vocabulary: Mapping[str, float] | None = None
     recipe: str | None = None
 
 
@@ -166,7 +168,21 @@ def _summary(
     if origin.teacher_parameters:
         teacher += f" ({origin.teacher_parameters / 1e6:.1f}M parameters)"
     how = made[origin.method] if origin.teacher else "distilled from predictions"
-    return f"A student of {size} for {what}. Its teacher is {teacher}; it was {how}.{labels}"
+    tokens = f" {describe_vocabulary(origin.vocabulary)}" if origin.vocabulary else ""
+    return f"A student of {size} for {what}. Its teacher is {teacher}; it was {how}.{tokens}{labels}"
+
+
+def describe_vocabulary(vocabulary: Mapping[str, float]) -> str:
+    """Describe a smaller vocabulary in a sentence.
+
+    >>> describe_vocabulary({"size": 8000, "of": 30522, "outside": 0.0031})
+    'It keeps 8,000 of 30,522 tokens; 0.31 % of the development tokens are read as smaller pieces.'
+    """
+    outside = f"{100 * vocabulary['outside']:.2f} %"
+    return (
+        f"It keeps {vocabulary['size']:,} of {vocabulary['of']:,} tokens; {outside} of the development tokens "
+        "are read as smaller pieces."
+    )
 
 
 def _figure(figure: Mapping[str, float]) -> str:

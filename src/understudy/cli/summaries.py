@@ -375,6 +375,10 @@ def _print_distillation(console: Console, content: dict[str, Any]) -> None:
     student, teacher = content["parameters"]["student"], content["parameters"].get("teacher")
     smaller = f" against {teacher / 1e6:.1f}M: {teacher / student:.1f} times smaller" if teacher else ""
     console.print(f"{student / 1e6:.1f}M parameters{smaller}")
+    if "vocabulary" in content:
+        from understudy.artifacts.card import describe_vocabulary
+
+        console.print(describe_vocabulary(content["vocabulary"]), highlight=False)
     console.print(
         "; ".join(
             f"{name}: {stage['steps']:,} steps in {stage['seconds']['training'] / 60:.1f} minutes"

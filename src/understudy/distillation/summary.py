@@ -7,15 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from transformers import PreTrainedTokenizerFast
+
 from understudy.artifacts.onnx import input_names
 from understudy.data.load import TaskData
 from understudy.distillation.agreement import labels_from
 from understudy.distillation.folds import read_folds
 from understudy.distillation.rows import Prepared, describe_rows
+from understudy.distillation.vocabulary import Vocabulary
 from understudy.evaluation.compare import compare
-from understudy.evaluation.score import Score, score_content, score_model
+from understudy.evaluation.score import EvaluationSplit, Score, prepare_split, score_content, score_model
 from understudy.files import hash_file
-from understudy.models.pretrained import load_model
+from understudy.models.pretrained import load_model, load_tokenizer
 from understudy.models.settings import STUDENT
 from understudy.recipe.recipe import Recipe
 from understudy.workspace.folders import RESULT, STAGES
@@ -40,7 +43,11 @@ def hash_inputs(recipe: Recipe, data: TaskData) -> dict[str, str]:
 
 
 def summarize_distillation(
-    recipe: Recipe, prepared: Prepared, output_dir: Path, hashes: Mapping[str, str]
+    recipe: Recipe,
+    prepared: Prepared,
+    output_dir: Path,
+    hashes: Mapping[str, str],
+    vocabulary: Vocabulary | None,
 ) -> tuple[dict[str, Any], dict[str, dict[str, Score]]]:
     """Score the student next to its teacher, if any; return the result's content and the scores."""
     task = prepared.task
@@ -50,8 +57,11 @@ def summarize_distillation(
     models = {
         who: load_model(name, task, prepared.data.labels, fine_tuned=True) for who, name in names.items()
     }
+    read = dict.fromkeys(models, (prepared.tokenizer, prepared.dev))
+    if vocabulary is not None:
+        read["teacher"] = _as_the_teacher_reads(recipe, prepared)
     scores = {
-        who: {split: score_model(model, prepared.tokenizer, rows) for split, rows in prepared.dev.items()}
+        who: {split: score_model(model, read[who][0], rows) for split, rows in read[who][1].items()}
         for who, model in models.items()
     }
     inputs = input_names(models["student"], prepared.tokenizer.model_input_names)
@@ -75,6 +85,7 @@ def summarize_distillation(
         **beside,
         **describe_rows(prepared),
         "input": describe_input(recipe, prepared.tokenizer, prepared.data, inputs),
+        **({"vocabulary": vocabulary.content} if vocabulary is not None else {}),
         "parameters": {who: model.num_parameters() for who, model in models.items()},
         "stages": stages,
         **({"labels_from": labels_from(recipe)} if labels_from(recipe) else {}),
@@ -83,3 +94,16 @@ def summarize_distillation(
         "versions": versions(),
     }
     return content, scores
+
+
+def _as_the_teacher_reads(
+    recipe: Recipe, prepared: Prepared
+) -> tuple[PreTrainedTokenizerFast, dict[str, EvaluationSplit]]:
+    """Return the teacher's own tokenizer, and the development sets encoded with it."""
+    tokenizer = load_tokenizer(str(recipe.teacher))
+    lengths: dict[str, Any] = {"max_length": recipe.max_length, "stride": recipe.data.stride}
+    splits = {
+        name: prepare_split(prepared.task, one.rows, tokenizer, **lengths)
+        for name, one in prepared.dev.items()
+    }
+    return tokenizer, splits

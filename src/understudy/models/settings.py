@@ -32,6 +32,19 @@ LayerChoice = Literal["first", "spaced", "last"]
 ProjectionKind = Literal["shared", "per-layer", "none"]
 
 
+class VocabularySettings(BaseModel):
+    """The `student.vocabulary:` block of a recipe: keep the tokens that texts have, and all characters."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    min_count: Size = 1
+    """Keep tokens that occur this many times in the rows to learn from, and in the corpus."""
+    size: Size | None = None
+    """Keep this many tokens at most, the most frequent ones."""
+    corpus: list[str] = []
+    """Files of further texts whose tokens count, in the formats of `data.unlabelled`."""
+
+
 class StudentSettings(BaseModel):
     """The `student:` block of a recipe: a shape, or a saved student to train further."""
 
@@ -55,6 +68,8 @@ class StudentSettings(BaseModel):
     hidden_size: Size | None = None
     intermediate_size: Size | None = None
     num_attention_heads: Size | None = None
+    vocabulary: VocabularySettings | None = None
+    """Which of the teacher's tokens the student keeps. Defaults to all."""
 
     @property
     def start(self) -> str:

@@ -17,7 +17,7 @@ from understudy.data.sources import (
     is_saved_dataset,
 )
 from understudy.data.task import Task
-from understudy.data.unlabelled import unlabelled_source
+from understudy.data.unlabelled import unlabelled_files, unlabelled_source
 from understudy.hub import check_model_name
 from understudy.models.settings import check_start, parse_shape
 from understudy.recipe.recipe import Recipe
@@ -39,6 +39,8 @@ def check_inputs(recipe: Recipe) -> None:
     for key, name in models.items():
         if name is not None:
             check_model_name(name, key)
+    if recipe.student.vocabulary is not None and recipe.student.vocabulary.corpus:
+        unlabelled_files(recipe.student.vocabulary.corpus, key="student.vocabulary.corpus")
     data = recipe.data
     if recipe.task is not None and (data.source or data.train or data.dev):
         augments = recipe.augment is not None and recipe.method is None  # and scores nothing

@@ -19,6 +19,7 @@ def input_paths(recipe: Recipe) -> list[str]:
         recipe.teacher,
         student.model,
         student.source,
+        *(student.vocabulary.corpus if student.vocabulary is not None else ()),
         *(data.source, data.train, data.dev, data.test, data.augmented, *(data.unlabelled or ())),
         *(
             (augment.model, augment.vectors, augment.vector_words, augment.stop_words)
@@ -58,6 +59,7 @@ def resolve_paths(recipe: Recipe) -> Recipe:
     def all_absolute(sources: Sequence[str]) -> list[str]:
         return [_absolute_pattern(str(absolute(source))) for source in sources]
 
+    vocabulary = recipe.student.vocabulary
     names = ("source", "train", "dev", "test", "augmented")
     places: dict[str, Any] = {name: absolute(getattr(recipe.data, name)) for name in names}
     if recipe.data.unlabelled is not None:
@@ -70,6 +72,8 @@ def resolve_paths(recipe: Recipe) -> Recipe:
                 update={
                     "model": absolute(recipe.student.model),
                     "source": absolute(recipe.student.source),
+                    "vocabulary": vocabulary
+                    and vocabulary.model_copy(update={"corpus": all_absolute(vocabulary.corpus)}),
                 }
             ),
             "augment": recipe.augment

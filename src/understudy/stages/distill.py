@@ -12,6 +12,7 @@ from understudy.distillation.agreement import resolve_distillation
 from understudy.distillation.methods import Distillation, check_distillation, main_block, teach
 from understudy.distillation.rows import prepare
 from understudy.distillation.summary import hash_inputs, summarize_distillation
+from understudy.distillation.vocabulary import with_vocabulary
 from understudy.errors import RecipeError
 from understudy.models.settings import STUDENT, check_start
 from understudy.recipe.recipe import Recipe
@@ -19,6 +20,7 @@ from understudy.recipe.resolve import refuse_other_stages
 from understudy.training.arguments import build_arguments
 from understudy.training.cpu import tune_cpu
 from understudy.workspace.folders import check_output, start_output
+from understudy.workspace.hashes import hash_model
 from understudy.workspace.lock import one_at_a_time
 from understudy.workspace.result import write_outcomes, write_result
 from understudy.workspace.results import DistillResult
@@ -52,7 +54,13 @@ def distill_from_recipe(
     tune_cpu()
     prepared = prepare(recipe, recipe.tokenizer_model, arguments)
     hashes = hash_inputs(recipe, prepared.data)
-    run = Distillation(recipe, prepared, output_dir, hashes.get("teacher"), callbacks)
+    with arguments.main_process_first(desc="choosing the vocabulary"):
+        learnt, vocabulary = with_vocabulary(recipe, prepared)
+    teacher_hash = hashes.get("teacher")
+    if vocabulary is not None:
+        prepared = prepare(learnt, learnt.tokenizer_model, arguments)
+        teacher_hash = hash_model(str(learnt.teacher))
+    run = Distillation(learnt, prepared, output_dir, teacher_hash, callbacks)
     check_distillation(run)
     with arguments.main_process_first(desc="preparing the output folder"):
         if arguments.should_save:
@@ -63,7 +71,7 @@ def distill_from_recipe(
     shutil.rmtree(output_dir / STUDENT, ignore_errors=True)
     shutil.copytree(output_dir / last / STUDENT, output_dir / STUDENT)
     prepared.task.kind.finish_folder(output_dir / STUDENT, recipe.max_length)
-    content, scores = summarize_distillation(recipe, prepared, output_dir, hashes)
+    content, scores = summarize_distillation(recipe, prepared, output_dir, hashes, vocabulary)
     write_outcomes(output_dir, scores)
     write_result(output_dir, content)
     return DistillResult(output_dir, content)

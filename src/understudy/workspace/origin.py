@@ -42,6 +42,7 @@ def find_origin(student: str, model: str) -> Origin:
         method=result["method"],
         teacher_scores=result.get("against", {}).get("scores", {}),
         teacher_parameters=result["parameters"].get("teacher"),
+        vocabulary=result.get("vocabulary"),
     )
 
 
