@@ -180,8 +180,8 @@ def describe_vocabulary(vocabulary: Mapping[str, float]) -> str:
     """
     outside = f"{100 * vocabulary['outside']:.2f} %"
     return (
-        f"It keeps {vocabulary['size']:,} of {vocabulary['of']:,} tokens; {outside} of the development tokens "
-        "are read as smaller pieces."
+        f"It keeps {vocabulary['size']:,} of {vocabulary['of']:,} tokens; {outside} of the development "
+        "tokens are read as smaller pieces."
     )
 
 
