@@ -16,6 +16,7 @@ from understudy.cli.options import (
     RecipeOption,
     SetOption,
     SplitOption,
+    TargetOption,
     TaskOption,
     TextOption,
     TextPairOption,
@@ -42,6 +43,7 @@ def distill_command(
         str | None,
         typer.Option("--predictions", help="Parquet file of any model's predictions, in place of a teacher."),
     ] = None,
+    target: TargetOption = None,
     task: TaskOption = None,
     data: DataOption = None,
     train: TrainOption = None,
@@ -91,6 +93,8 @@ def distill_command(
         ),
         **parse_settings(settings or ()),
     }
+    if target is not None:
+        overrides = {"student.target": target, **overrides}
     given: dict[str, Any] = {"student": student, "method": method, "predictions": predictions}
     given |= {"task": task, "data": data, "recipe": recipe, "settings": overrides}
     check_early(lambda: distill_recipe(teacher, **given), output_dir)

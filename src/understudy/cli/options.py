@@ -42,6 +42,14 @@ JsonOption = Annotated[
     bool, typer.Option("--json", metavar="", help="Print the result as JSON on standard output.")
 ]
 OutputOption = Annotated[Path, typer.Option("--output-dir", help="Gets everything that is made.")]
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        help='What the student may cost here, instead of a shape: "2ms", "12MB", or both.',
+        show_default=False,
+    ),
+]
 UnlabelledOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -18,6 +18,7 @@ from understudy.cli.options import (
     RecipeOption,
     SetOption,
     SplitOption,
+    TargetOption,
     TaskOption,
     TextOption,
     TextPairOption,
@@ -40,6 +41,7 @@ def run_command(
             "--student", help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to start from."
         ),
     ] = None,
+    target: TargetOption = None,
     task: TaskOption = None,
     data: DataOption = None,
     train: TrainOption = None,
@@ -99,6 +101,7 @@ def run_command(
             unlabelled=unlabelled,
         ),
         **({"tolerate": tolerate} if tolerate is not None else {}),
+        **({"student.target": target} if target is not None else {}),
         **parse_settings(settings or ()),
     }
     given: dict[str, Any] = {"student": student, "task": task, "data": data, "recipe": recipe}
@@ -110,15 +113,16 @@ def run_command(
     from understudy.distillation.agreement import resolve_distillation
     from understudy.pipeline.preflight.checks import preflight
     from understudy.pipeline.run import announce_precision, announce_rows, run_from_recipe, run_recipe
+    from understudy.planning.budget import with_target
     from understudy.planning.plan import plan_from_recipe
 
     with people_on_stderr(), say_how_to_continue("with the stage that it was in"):
         built = run_recipe(model, settings=overrides, **given)
         if plan:
-            cost = plan_from_recipe(built)
+            cost = plan_from_recipe(with_target(built))
             print_plan(cost)
         elif check:
-            planned, findings = preflight(resolve_distillation(built), output_dir)
+            planned, findings = preflight(with_target(resolve_distillation(built)), output_dir)
             announce(planned.data)
             announce_rows(planned)
             announce_precision(planned.recipe)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,11 +26,40 @@ SHAPES: Mapping[str, Mapping[str, int]] = {
         "tinybert-6l-768d": (6, 768, 3072, 12),
     }.items()
 }
+_TARGET = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(ms|MB)", re.IGNORECASE)
 _FREE_SHAPE = re.compile(r"(\d+)l-(\d+)d")
 
 Size = Annotated[int, Field(ge=1)]
 LayerChoice = Literal["first", "spaced", "last"]
 ProjectionKind = Literal["shared", "per-layer", "none"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a student may cost: milliseconds for one text in int8 here, and megabytes of its file."""
+
+    milliseconds: float | None = None
+    megabytes: float | None = None
+
+    def __str__(self) -> str:
+        parts = {"ms": self.milliseconds, "MB": self.megabytes}
+        return ", ".join(f"{value:g}{unit}" for unit, value in parts.items() if value is not None)
+
+
+def parse_target(text: str) -> Target:
+    """Parse a target: a time, a size, or both.
+
+    >>> parse_target("2ms, 12MB")
+    Target(milliseconds=2.0, megabytes=12.0)
+    """
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        match = _TARGET.fullmatch(part.strip())
+        name = {"ms": "milliseconds", "mb": "megabytes"}[match[2].lower()] if match else None
+        if match is None or name is None or name in found or not float(match[1]):
+            raise RecipeError(f'a target must be a time, a size or both, e.g. "2ms, 12MB"; got {text!r}.')
+        found[name] = float(match[1])
+    return Target(**found)
 
 
 class VocabularySettings(BaseModel):
@@ -53,6 +83,8 @@ class StudentSettings(BaseModel):
     shape: str | None = None
     """A name (`tinybert-4l-312d`), or layers and width (`6l-384d`: feed-forward part four times as wide, as
     many heads as the teacher)."""
+    target: str | None = None
+    """What the student may cost, e.g. `2ms, 12MB`: the largest shape within it is chosen on this machine."""
     init: Literal["random", "general", "cut"] | None = None
     """`random` draws the weights, `general` starts from `model`, `cut` takes them from the teacher. Defaults
     to `general` with a model and `random` without."""
@@ -109,9 +141,11 @@ def student_settings(name: str) -> dict[str, Any]:
 
 
 def override_sizes(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings in which a given shape replaces the recipe's sizes, which would override it."""
-    sizes = [f"student.{name}" for name in SIZES] if "student.shape" in settings else []
-    return {**dict.fromkeys(sizes), **settings}
+    """Return settings in which a given shape or target replaces the recipe's sizes."""
+    replaced: list[str] = []
+    if "student.shape" in settings or "student.target" in settings:
+        replaced = [f"student.{name}" for name in ("shape", "target", *SIZES)]
+    return {**dict.fromkeys(replaced), **settings}
 
 
 def parse_shape(shape: str) -> dict[str, int]:
@@ -150,6 +184,14 @@ def _hint(name: str) -> str:
 def check_start(settings: StudentSettings) -> None:
     """Refuse keys that belong to another way of starting."""
     start = settings.start
+    if settings.target is not None:
+        parse_target(settings.target)
+        others = [name for name in ("model", "shape", *SIZES) if getattr(settings, name) is not None]
+        if others:
+            raise RecipeError(
+                f"student.target and student.{others[0]} exclude each other: the target makes the shape. "
+                "Leave one out."
+            )
     mine = {
         "random": ("shape", "family", *SIZES),
         "general": ("model",),

@@ -31,6 +31,7 @@ from understudy.pipeline.preflight.planned_run import Finding, PlannedRun
 from understudy.pipeline.run_stages import Stage, stages_of, usual_length
 from understudy.pipeline.student import Distilled, student_name
 from understudy.pipeline.summary import summarize
+from understudy.planning.budget import with_target
 from understudy.recipe.load import build_recipe, load_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import input_paths
@@ -174,7 +175,7 @@ def run_from_recipe(
 ) -> Distilled:
     """Run all stages of a recipe. See `run`."""
     started = time.monotonic()
-    recipe, output_dir = resolve_distillation(recipe), output_dir.expanduser().resolve()
+    recipe, output_dir = with_target(resolve_distillation(recipe)), output_dir.expanduser().resolve()
     check_free(output_dir, (STATE,))
     check_apart(output_dir, input_paths(recipe))
     planned, findings = preflight(recipe, output_dir)

@@ -15,6 +15,7 @@ from understudy.distillation.summary import hash_inputs, summarize_distillation
 from understudy.distillation.vocabulary import with_vocabulary
 from understudy.errors import RecipeError
 from understudy.models.settings import STUDENT, check_start
+from understudy.planning.budget import with_target
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import refuse_other_stages
 from understudy.training.arguments import build_arguments
@@ -49,7 +50,7 @@ def distill_from_recipe(
     output_dir = output_dir.expanduser().resolve()
     arguments = build_arguments({"seed": recipe.seed, **main_block(recipe).training}, output_dir)
     with arguments.main_process_first(desc="preparing the development set"):
-        recipe = resolve_distillation(recipe)
+        recipe = with_target(resolve_distillation(recipe))
     check_output(output_dir, recipe, overwrite=overwrite)
     tune_cpu()
     prepared = prepare(recipe, recipe.tokenizer_model, arguments)

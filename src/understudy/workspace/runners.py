@@ -39,6 +39,13 @@ def open_folder(folder: str, kind_name: str | None, threads: int) -> Run:
     return run
 
 
+def open_file_alone(path: str, inputs: tuple[str, ...], outputs: tuple[str, ...], threads: int) -> Run:
+    """Open an ONNX file that belongs to no artifact."""
+    from understudy.artifacts.session import open_file
+
+    return open_file(Path(path), "onnxruntime", inputs, outputs, threads=threads)
+
+
 def open_artifact(folder: str, model: str, threads: int) -> Run:
     """Open one of an artifact's models."""
     from understudy.artifacts.artifact import read_artifact

@@ -1,0 +1,263 @@
+"""A student's shape for a target: how fast and how large it will be is known before it is trained.
+
+Time and size do not depend on the weights. A few shapes with random weights are exported to int8 and timed on
+this machine, once; a model fitted to them predicts all other shapes, and the largest that fits is chosen.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import logging
+import statistics
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from understudy.artifacts.int8 import quantize
+from understudy.artifacts.onnx import export_onnx, input_names
+from understudy.data.load import cache_folder, load_data
+from understudy.data.sources import dev_splits
+from understudy.errors import RecipeError
+from understudy.evaluation.score import prepare_split
+from understudy.files import write_atomically
+from understudy.kinds import get_kind
+from understudy.models.pretrained import build_model, load_config, load_tokenizer
+from understudy.models.settings import StudentSettings, Target, check_start, parse_target
+from understudy.models.student import student_config
+from understudy.recipe.recipe import Recipe
+from understudy.timing.machine import describe_machine
+from understudy.timing.measure import Candidate, measure
+from understudy.workspace.runners import open_file_alone
+
+logger = logging.getLogger(__name__)
+
+_LAYERS = (2, 3, 4, 5, 6, 8, 10, 12)
+_WIDTHS = 8  # the teacher's width in as many steps
+_MOST_TIMED = 6  # layers; more take longer in proportion
+_VOCABULARY = 1_000  # of the shapes that are timed: the others' embeddings are counted
+_ROUNDS = 12
+_CACHE = "speeds"
+FORMAT_VERSION = 1  # part of the cache key
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Layers and width of a student; its feed-forward part is four times as wide."""
+
+    layers: int
+    width: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.layers}l-{self.width}d"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a student costs: milliseconds for one text in int8 on one thread, and megabytes of its file."""
+
+    milliseconds: float
+    megabytes: float
+
+    def fits(self, target: Target) -> bool:
+        """Return whether both are within a target."""
+        in_time = target.milliseconds is None or self.milliseconds <= target.milliseconds
+        return in_time and (target.megabytes is None or self.megabytes <= target.megabytes)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Predicts the cost of a shape from the costs of a few.
+
+    A layer takes a + b·H + c·H² for its width H, and the same in bytes; the coefficients are not negative, so
+    that a larger shape never costs less. Embeddings take one byte for each number.
+    """
+
+    time: Sequence[float]
+    size: Sequence[float]
+    vocabulary: int
+
+    def predict(self, shape: Shape) -> Cost:
+        features = _features(shape)
+        return Cost(
+            float(features @ np.array(self.time)),
+            (float(features @ np.array(self.size)) + self.vocabulary * shape.width) / 1e6,
+        )
+
+
+def fit_costs(measured: Sequence[tuple[Shape, Cost]], vocabulary: int) -> Costs:
+    """Fit costs to measured ones; each counts by its relative error.
+
+    Args:
+        measured: shapes with a vocabulary of 1,000 tokens.
+        vocabulary: of the shapes to predict.
+    """
+    times = np.array([cost.milliseconds for _, cost in measured])
+    sizes = np.array([1e6 * cost.megabytes - _VOCABULARY * shape.width for shape, cost in measured])
+    features = np.stack([_features(shape) for shape, _ in measured])
+    time, size = (nnls(features / values[:, None], np.ones(len(values)))[0] for values in (times, sizes))
+    return Costs(time.tolist(), size.tolist(), vocabulary)
+
+
+def _features(shape: Shape) -> NDArray[np.float64]:
+    layers, width = shape.layers, shape.width
+    return np.array([1.0, width, layers, layers * width, layers * width**2], np.float64)
+
+
+def candidate_shapes(config: Any) -> list[Shape]:
+    """Return the shapes that a student of a teacher may get, the smallest first."""
+    layers = [count for count in _LAYERS if count <= config.num_hidden_layers] or [1]
+    shapes = [Shape(count, width) for count in layers for width in _widths(config)]
+    return sorted(shapes, key=_capacity)
+
+
+def _widths(config: Any) -> list[int]:
+    heads, width = config.num_attention_heads, config.hidden_size
+    return sorted({max(1, round(width * step / _WIDTHS / heads)) * heads for step in range(2, _WIDTHS + 1)})
+
+
+def _capacity(shape: Shape) -> tuple[int, int]:
+    """Order shapes by the weights of their layers."""
+    return shape.layers * shape.width**2, shape.layers
+
+
+def choose_shape(target: Target, shapes: Sequence[Shape], costs: Costs) -> Shape:
+    """Return the largest shape within a target."""
+    fitting = [shape for shape in shapes if costs.predict(shape).fits(target)]
+    if not fitting:
+        smallest = costs.predict(shapes[0])
+        raise RecipeError(
+            f"no student is within {target}: the smallest, {shapes[0].name}, takes about "
+            f"{smallest.milliseconds:.2g} ms and {smallest.megabytes:.2g} MB here."
+        )
+    return max(fitting, key=_capacity)
+
+
+def with_target(recipe: Recipe) -> Recipe:
+    """Return a recipe with the shape that its `student.target` makes, if it has one."""
+    if recipe.student.target is None:
+        return recipe
+    check_start(recipe.student)
+    target = parse_target(recipe.student.target)
+    model = str(recipe.teacher or (recipe.finetune.model if recipe.finetune is not None else None))
+    config, length = load_config(model), _usual_length(recipe, model)
+    costs = measured_costs(model, length)
+    shapes = candidate_shapes(config)
+    chosen = choose_shape(target, shapes, costs)
+    for line in _table(shapes, costs, chosen, target):
+        logger.info(line)
+    student = recipe.student.model_copy(update={"target": None, "shape": chosen.name})
+    logger.info(
+        "The target %s makes %s: about %.2g ms for a text of %d tokens, and %.2g MB.",
+        target,
+        chosen.name,
+        costs.predict(chosen).milliseconds,
+        length,
+        costs.predict(chosen).megabytes,
+    )
+    return recipe.model_copy(update={"student": student})
+
+
+_SHOWN = 6  # lines of the table: the chosen shape and its neighbours
+
+
+def _table(shapes: Sequence[Shape], costs: Costs, chosen: Shape, target: Target) -> list[str]:
+    place = shapes.index(chosen)
+    first = max(0, min(place - _SHOWN // 2, len(shapes) - _SHOWN))
+    lines = []
+    for shape in shapes[first : first + _SHOWN]:
+        cost = costs.predict(shape)
+        mark = "chosen" if shape == chosen else "" if cost.fits(target) else "too slow or too large"
+        figures = f"{shape.name:>10} {cost.milliseconds:8.2f} ms {cost.megabytes:8.1f} MB"
+        lines.append(f"{figures}  {mark}".rstrip())
+    return lines
+
+
+def _usual_length(recipe: Recipe, model: str) -> int:
+    """Return the median number of tokens of the development rows."""
+    task, tokenizer = recipe.task_definition, load_tokenizer(model)
+    split = dev_splits(task, recipe.data)[0]
+    rows = load_data(task, recipe.data, [split]).splits[split]
+    rows = rows.select(range(min(len(rows), 1_000)))
+    encoded = prepare_split(
+        task, rows, tokenizer, max_length=recipe.max_length, stride=recipe.data.stride
+    ).encoded
+    return max(2, int(statistics.median(encoded["length"][:])))
+
+
+def measured_costs(model: str, length: int) -> Costs:
+    """Return the costs of students of a teacher on this machine, timed once and then read from the cache.
+
+    Args:
+        length: tokens of a text.
+    """
+    config = load_config(model)
+    shapes = _timed_shapes(config)
+    decided_by = [FORMAT_VERSION, describe_machine(), config.model_type, config.num_attention_heads, length]
+    decided_by += [[asdict(shape) for shape in shapes], version("onnxruntime")]
+    key = hashlib.sha256(json.dumps(decided_by).encode()).hexdigest()[:32]
+    file = cache_folder() / _CACHE / f"{key}.json"
+    if not file.exists():
+        logger.info("Timing %d shapes with random weights on this machine: about a minute.", len(shapes))
+        found = measure_shapes(model, shapes, length, vocabulary=_VOCABULARY)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, json.dumps([asdict(cost) for cost in found]))
+    costs = [Cost(**one) for one in json.loads(file.read_text("utf-8"))]
+    return fit_costs(list(zip(shapes, costs, strict=True)), config.vocab_size)
+
+
+def _timed_shapes(config: Any) -> list[Shape]:
+    """Return shapes that span all others: few, some and many layers, narrow and wide."""
+    most = min(_MOST_TIMED, config.num_hidden_layers)
+    least = max(1, min(2, most // 2))
+    shares = {least: (0.25, 1.0), (least + most) // 2: (0.5, 0.75), most: (0.25, 1.0)}
+    widths = _widths(config)
+    return [
+        Shape(layers, _near(widths, share * config.hidden_size))
+        for layers, own in shares.items()
+        for share in own
+    ]
+
+
+def _near(values: Sequence[int], wanted: float) -> int:
+    return min(values, key=lambda value: abs(value - wanted))
+
+
+def measure_shapes(
+    model: str, shapes: Sequence[Shape], length: int, *, vocabulary: int | None = None
+) -> list[Cost]:
+    """Export students with random weights to int8, and time them in turns: one text, one thread.
+
+    Args:
+        vocabulary: number of tokens. Defaults to the teacher's.
+    """
+    kind, tokenizer = get_kind("classification"), load_tokenizer(model)
+    with tempfile.TemporaryDirectory(prefix="understudy-shapes-") as folder:
+        candidates, sizes = [], []
+        for shape in shapes:
+            config = student_config(StudentSettings(shape=shape.name), load_config(model))
+            config.vocab_size = vocabulary or config.vocab_size
+            kind.configure(config, ["0", "1"])
+            student = build_model(kind, config)
+            names = input_names(student, tokenizer.model_input_names)
+            plain, file = (Path(folder) / f"{shape.name}{end}.onnx" for end in ("", "-int8"))
+            export_onnx(student, kind, names, plain)
+            quantize(plain, file)
+            plain.unlink()
+            opener = functools.partial(open_file_alone, str(file), tuple(names), kind.outputs)
+            inputs = [name for name in names if name != "attention_mask"]
+            candidates.append(Candidate(shape.name, opener, inputs, config.vocab_size))
+            sizes.append(file.stat().st_size)
+        timings, _ = measure(candidates, batches=(1,), lengths=(length,), threads=(1,), rounds=_ROUNDS)
+    # CPU time: other activity on the machine would be taken for the student's.
+    seconds = {timing.name: statistics.median(timing.cpu) for timing in timings}
+    return [Cost(1e3 * seconds[shape.name], size / 1e6) for shape, size in zip(shapes, sizes, strict=True)]
