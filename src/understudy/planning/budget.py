@@ -68,10 +68,14 @@ class Cost:
     milliseconds: float
     megabytes: float
 
-    def fits(self, target: Target) -> bool:
-        """Return whether both are within a target."""
-        in_time = target.milliseconds is None or self.milliseconds <= target.milliseconds
-        return in_time and (target.megabytes is None or self.megabytes <= target.megabytes)
+    def exceeds(self, target: Target) -> list[str]:
+        """Return why it is not within a target; nothing if it is."""
+        found = []
+        if target.milliseconds is not None and self.milliseconds > target.milliseconds:
+            found.append("too slow")
+        if target.megabytes is not None and self.megabytes > target.megabytes:
+            found.append("too large")
+        return found
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,7 @@ def _capacity(shape: Shape) -> tuple[int, int]:
 
 def choose_shape(target: Target, shapes: Sequence[Shape], costs: Costs) -> Shape:
     """Return the largest shape within a target."""
-    fitting = [shape for shape in shapes if costs.predict(shape).fits(target)]
+    fitting = [shape for shape in shapes if not costs.predict(shape).exceeds(target)]
     if not fitting:
         smallest = costs.predict(shapes[0])
         raise RecipeError(
@@ -176,7 +180,7 @@ def _table(shapes: Sequence[Shape], costs: Costs, chosen: Shape, target: Target)
     lines = []
     for shape in shapes[first : first + _SHOWN]:
         cost = costs.predict(shape)
-        mark = "chosen" if shape == chosen else "" if cost.fits(target) else "too slow or too large"
+        mark = "chosen" if shape == chosen else ", ".join(cost.exceeds(target))
         figures = f"{shape.name:>10} {cost.milliseconds:8.2f} ms {cost.megabytes:8.1f} MB"
         lines.append(f"{figures}  {mark}".rstrip())
     return lines

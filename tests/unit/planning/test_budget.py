@@ -86,8 +86,8 @@ def test_candidates_are_shapes_that_a_teacher_can_be_cut_to() -> None:
 def test_the_largest_that_fits_is_chosen() -> None:
     for target in (Target(0.8), Target(None, 8.0), Target(1.5, 9.0)):
         chosen = choose_shape(target, SHAPES, COSTS)
-        assert COSTS.predict(chosen).fits(target)
-        larger = [shape for shape in SHAPES if COSTS.predict(shape).fits(target)]
+        assert not COSTS.predict(chosen).exceeds(target)
+        larger = [shape for shape in SHAPES if not COSTS.predict(shape).exceeds(target)]
         assert chosen.layers * chosen.width**2 == max(shape.layers * shape.width**2 for shape in larger)
     with pytest.raises(RecipeError, match=r"no student is within 0\.01ms: the smallest, 2l-96d"):
         choose_shape(Target(0.01), SHAPES, COSTS)
