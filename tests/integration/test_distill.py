@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from kinds import EXAMPLES, same, write_classification
 from processes import Command, run_command
 from safetensors.torch import load_file
 from teaching import QUIET, method_settings, train_teacher
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 
 import understudy
 from understudy.data.load import cache_folder, load_data
@@ -222,6 +223,50 @@ def test_a_run_killed_again_and_again_ends_in_the_same_weights(teacher: Path, tm
     assert all(torch.equal(expected[name], got[name]) for name in expected)
     results = [json.loads((folder / "result.json").read_text()) for folder in (undisturbed, disturbed)]
     assert results[0]["stages"]["prediction"]["trials"] == results[1]["stages"]["prediction"]["trials"]
+
+
+class Interrupt(TrainerCallback):
+    """Ctrl-C in a step, once or twice."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def on_substep_end(self, *_: Any, **__: Any) -> None:
+        self.on_pre_optimizer_step()
+
+    def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
+        for _number in range(self.times):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_saves_a_checkpoint_from_which_the_run_ends_in_the_same_weights(
+    teacher: Path, tmp_path: Path
+) -> None:
+    settings = DISTIL | {"intermediate.training.max_steps": 5, "prediction.training.max_steps": 3}
+    settings |= {"dropout": 0.1, "intermediate.training.save_strategy": "no"}
+
+    def distil(name: str, *callbacks: TrainerCallback) -> None:
+        understudy.distill(
+            teacher,
+            student="1l-16d",
+            output_dir=tmp_path / name,
+            settings=settings,
+            callbacks=callbacks,
+        )
+
+    before = signal.getsignal(signal.SIGINT)
+    distil("whole")
+    for _ in range(2):  # after the first step, then after the second
+        with pytest.raises(KeyboardInterrupt):
+            distil("disturbed", Interrupt(1))
+    saved = sorted(path.name for path in (tmp_path / "disturbed").glob("intermediate/training/checkpoint-*"))
+    assert "checkpoint-2" in saved
+    assert signal.getsignal(signal.SIGINT) is before
+    with pytest.raises(KeyboardInterrupt):
+        distil("disturbed", Interrupt(2))  # at once: the third step is not finished
+    assert not (tmp_path / "disturbed" / "intermediate" / "training" / "checkpoint-3").exists()
+    distil("disturbed")
+    assert same_weights(tmp_path / "whole", tmp_path / "disturbed")
 
 
 def test_two_processes_learn_what_one_learns(teacher: Path, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def people_on_stderr() -> Iterator[None]:
 
 @contextlib.contextmanager
 def say_how_to_continue(
-    kept: str = "from the last checkpoint, by default the end of the last epoch",
+    kept: str = "from the last checkpoint",
 ) -> Iterator[None]:
     """Explain after Ctrl-C what is kept, and how to continue."""
     try:

@@ -17,6 +17,7 @@ from understudy.data.task import Task
 from understudy.errors import RecipeError
 from understudy.files import write_atomically
 from understudy.training.checkpoint import last_complete_checkpoint
+from understudy.training.interrupt import checkpoint_on_interrupt
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ def train_to_the_end(trainer: Trainer) -> TrainOutput:
     if checkpoint is not None:
         step = str(checkpoint).rpartition("-")[2]
         logger.warning("Continuing from step %s: %s", step, checkpoint)
-    return trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    with checkpoint_on_interrupt(trainer):
+        return trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
 def save_model(
