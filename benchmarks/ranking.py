@@ -33,7 +33,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from runs import finish, settings_options
 from understudy.evaluation.bootstrap import estimate, estimate_difference
 from understudy.evaluation.metrics import Outcomes
-from understudy.evaluation.ranking import mrr_at_10, ndcg_at_10, rank_outcomes
+from understudy.evaluation.ranking import group_rows, mrr_at_10, ndcg_at_10, rank_outcomes
 from understudy.evaluation.vectors import unit
 from understudy.predictor import Predictor
 
@@ -242,7 +242,7 @@ def find_candidates(options: argparse.Namespace) -> dict[str, Rows]:
 
 
 def write_files(assets: Path, folder: Path) -> dict[str, Path]:
-    """Write triples to learn from, shuffled, and the questions of WikiQA's test set with their sentences."""
+    """Write triples to learn from, shuffled, and the questions of WikiQA's test set that can be scored."""
     files = {name: folder / f"ranking-{name}.jsonl" for name in ("triples", "dev")}
     if all(file.exists() for file in files.values()):
         return files
@@ -250,7 +250,9 @@ def write_files(assets: Path, folder: Path) -> dict[str, Path]:
     triples = [*wikiqa_triples(assets), *qnli_triples(assets)]
     order = np.random.default_rng(1).permutation(len(triples))
     _write(files["triples"], [triples[place] for place in order])
-    _write(files["dev"], wikiqa(assets, "test"))
+    dev = wikiqa(assets, "test")
+    scored = group_rows([row["query"] for row in dev], np.array([row["label"] for row in dev], np.float64))
+    _write(files["dev"], [dev[place] for group in scored for place in group])
     return files
 
 

@@ -150,6 +150,12 @@ def print_plan(content: dict[str, Any]) -> None:
                 f"{name}, computed: {_duration(hours[name])} at {figure['share']:.0%} of "
                 f"{figure['flop_per_second'] / 1e12:g} TFLOP/s in {figure['precision']}"
             )
+    seconds = {part["name"]: part["seconds"] for part in content["parts"]}
+    longest = max(seconds, key=lambda name: seconds[name])
+    console.print(
+        f"Most of it, {seconds[longest] / (sum(seconds.values()) or 1):.0%}, is {longest}. For less: fewer "
+        "epochs, fewer rows (--set data.max_rows=2000), or a smaller student."
+    )
     disk, memory = content["disk"], content["memory"]
     console.print(
         f"Disk: {disk['at most'] / 1e6:,.0f} MB at most, {disk['when done'] / 1e6:,.0f} MB when done"
