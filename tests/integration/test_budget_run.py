@@ -12,7 +12,14 @@ from teaching import train_teacher
 from transformers import AutoConfig, PreTrainedTokenizerFast
 
 import understudy
-from understudy.planning.budget import Shape, candidate_shapes, measure_shapes, measured_costs
+from understudy.planning.budget import (
+    Shape,
+    candidate_shapes,
+    measure_shapes,
+    measured_costs,
+    with_target,
+)
+from understudy.recipe.load import load_recipe
 
 
 def test_a_target_makes_a_shape(
@@ -46,6 +53,12 @@ def test_a_target_makes_a_shape(
     assert shape in candidate_shapes(config)
     assert shape != largest
     assert done.content["stages"]
+    # The same command keeps its shape, even if the machine is timed anew.
+    recipe = load_recipe(tmp_path / "out" / "recipe.yaml")
+    assert (recipe.student.target, recipe.student.shape) == (f"{between:.4f}MB", shape.name)
+    student = recipe.student.model_copy(update={"shape": None})
+    again = with_target(recipe.model_copy(update={"student": student}), tmp_path / "out")
+    assert again.student == recipe.student
 
 
 def test_sizes_of_other_shapes_are_predicted(

@@ -69,7 +69,7 @@ def test_a_size_keeps_the_most_frequent(teacher: Path, tmp_path: Path) -> None:
     found = distil(teacher, tmp_path / "small", size=whole - 2).content["vocabulary"]
     assert found["size"] == whole - 2
     assert found["outside"] > 0
-    with pytest.raises(RecipeError, match="special tokens and characters"):
+    with pytest.raises(RecipeError, match="special tokens and single characters"):
         distil(teacher, tmp_path / "tiny", size=3)
 
 

@@ -119,7 +119,7 @@ def run_command(
     with people_on_stderr(), say_how_to_continue("with the stage that it was in"):
         built = run_recipe(model, settings=overrides, **given)
         if plan:
-            cost = plan_from_recipe(with_target(built))
+            cost = plan_from_recipe(built)
             print_plan(cost)
         elif check:
             planned, findings = preflight(with_target(resolve_distillation(built)), output_dir)

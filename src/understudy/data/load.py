@@ -184,8 +184,7 @@ def _check_scored(task: Task, sources: Mapping[str, Source], loaded: Mapping[str
             raise DataError(
                 f"{source.name}: rows to score {task.kind} on must have "
                 f"{', '.join(task.kind.scored_fields)}; there is no {missing[0]}. Name its column with "
-                f"{column_option(missing[0])}, or leave --dev out: then the student is compared with its "
-                "teacher on held-out texts."
+                f"{column_option(missing[0])}, or give other rows with --dev."
             )
         if split != "train":
             task.kind.check_scored(loaded[split])

@@ -49,6 +49,9 @@ def unlabelled_source(
     named = {
         file: _columns(kind, file, columns, fields or (), key, encoding=encodings[file]) for file in files
     }
+    for name in kind.unlabelled_fields:
+        if name in columns and not any(columns[name] == own.get(name) for own in named.values()):
+            raise DataError(f"{key}: no file has the column {columns[name]!r}, which was named for {name}.")
     if fields is None:
         fields, optional = (), kind.learnt_fields
     fields = [*fields, *(name for name in optional if all(name in own for own in named.values()))]

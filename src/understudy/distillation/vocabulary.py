@@ -12,11 +12,13 @@ from datasets import Dataset
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerFast
 
+from understudy.artifacts.card import describe_vocabulary
+from understudy.data.kind import RowKind
+from understudy.data.sources import Source
 from understudy.data.unlabelled import unlabelled_source
 from understudy.distillation.rows import Prepared
 from understudy.errors import RecipeError
-from understudy.kinds import get_rows
-from understudy.models.pretrained import load_encoder, load_model, load_tokenizer
+from understudy.models.pretrained import load_model, load_tokenizer
 from understudy.models.settings import VocabularySettings
 from understudy.models.vocabulary import kept_ids, trim_model, trim_tokenizer
 from understudy.recipe.recipe import Recipe
@@ -33,23 +35,23 @@ class Vocabulary:
 
     Attributes:
         kept: their ids in the teacher's vocabulary, in the student's order.
-        full_size: the number of the teacher's tokens.
+        num_all: the number of the teacher's tokens.
         outside: the share of the development sets' tokens that the student reads as smaller pieces.
     """
 
     kept: list[int]
-    full_size: int
+    num_all: int
     outside: float
 
     @property
     def content(self) -> dict[str, Any]:
-        return {"size": len(self.kept), "of": self.full_size, "outside": round(self.outside, 6)}
+        return {"size": len(self.kept), "of": self.num_all, "outside": round(self.outside, 6)}
 
 
 def with_vocabulary(recipe: Recipe, prepared: Prepared) -> tuple[Recipe, Vocabulary | None]:
-    """Return the recipe with its models in the student's vocabulary, and the vocabulary; None for the whole.
+    """Return the recipe with its teacher in the student's vocabulary, and the vocabulary; None for the whole.
 
-    The models are saved in the cache with the embeddings of the kept tokens only. So teacher and student read
+    The teacher is saved in the cache with the embeddings of the kept tokens only. So teacher and student read
     the same tokens.
 
     Args:
@@ -58,41 +60,22 @@ def with_vocabulary(recipe: Recipe, prepared: Prepared) -> tuple[Recipe, Vocabul
     settings = recipe.student.vocabulary
     if settings is None:
         return recipe, None
-    if recipe.teacher is None or recipe.unseen:
-        other = "unseen" if recipe.unseen else "soft_labels.predictions"
-        raise RecipeError(f"student.vocabulary and {other} exclude each other.")
-    vocabulary = choose_vocabulary(settings, prepared)
-    logger.info(
-        "Vocabulary: %s of %s tokens are kept; %.2f %% of the development tokens are read as smaller pieces.",
-        f"{len(vocabulary.kept):,}",
-        f"{vocabulary.full_size:,}",
-        100 * vocabulary.outside,
-    )
-
-    def trimmed(model: str, *, has_head: bool) -> str:
-        labels = prepared.data.labels
-        loaded = (
-            load_model(model, prepared.task, labels, fine_tuned=True) if has_head else load_encoder(model)
-        )
-        trim_model(loaded, vocabulary.kept)
-        return str(model_path(loaded, trim_tokenizer(load_tokenizer(model), vocabulary.kept)))
-
-    starts = {name: getattr(recipe.student, name) for name in ("model", "source")}
-    student = {name: trimmed(model, has_head=False) for name, model in starts.items() if model is not None}
-    changed = {
-        "teacher": trimmed(recipe.teacher, has_head=True),
-        "student": recipe.student.model_copy(update=student),
-    }
-    return recipe.model_copy(update=changed), vocabulary
+    assert recipe.teacher is not None  # the recipe was checked
+    vocabulary = choose_vocabulary(settings, prepared, recipe)
+    logger.info(describe_vocabulary(vocabulary.content))
+    teacher = load_model(recipe.teacher, prepared.task, prepared.data.labels, fine_tuned=True)
+    trim_model(teacher, vocabulary.kept)
+    path = model_path(teacher, trim_tokenizer(load_tokenizer(recipe.teacher), vocabulary.kept))
+    return recipe.model_copy(update={"teacher": path}), vocabulary
 
 
-def choose_vocabulary(settings: VocabularySettings, prepared: Prepared) -> Vocabulary:
+def choose_vocabulary(settings: VocabularySettings, prepared: Prepared, recipe: Recipe) -> Vocabulary:
     """Choose tokens by how often the rows to learn from, and a corpus, have them."""
     tokenizer = prepared.tokenizer
-    total = len(tokenizer)
+    total = 1 + max(tokenizer.get_vocab().values())
     counts = _count(_ids_of(prepared.train), total)
     if settings.corpus:
-        counts += _count(_read(settings.corpus, tokenizer), total)
+        counts += _count(_read(corpus_source(recipe), prepared.task.rows, tokenizer), total)
     used = np.flatnonzero(counts >= settings.min_count)
     order = used[np.argsort(-counts[used], kind="stable")].tolist()
     kept = kept_ids(tokenizer, order)
@@ -102,12 +85,19 @@ def choose_vocabulary(settings: VocabularySettings, prepared: Prepared) -> Vocab
     return Vocabulary(kept, total, 1 - float(seen[kept].sum() / max(1, seen.sum())))
 
 
+def hash_vocabulary(recipe: Recipe) -> dict[str, str]:
+    """Hash the corpus of a vocabulary, if there is one."""
+    vocabulary = recipe.student.vocabulary
+    return {"vocabulary": corpus_source(recipe).key} if vocabulary is not None and vocabulary.corpus else {}
+
+
 def _at_most(tokenizer: PreTrainedTokenizerFast, used: list[int], size: int) -> list[int]:
     """Keep as many of the tokens as a size allows, the first ones first."""
     least = len(kept_ids(tokenizer, ()))
     if size < least:
         raise RecipeError(
-            f"student.vocabulary.size must be {least:,} or more: so many are special tokens and characters."
+            f"student.vocabulary.size must be {least:,} or more: special tokens and single characters alone "
+            "take that many."
         )
     low, high = 0, len(used)
     while low < high:
@@ -132,14 +122,26 @@ def _ids_of(rows: Dataset) -> Iterator[NDArray[np.int64]]:
         yield np.fromiter(_flat(batch["input_ids"]), np.int64)
 
 
-def _read(files: list[str], tokenizer: PreTrainedTokenizerFast) -> Iterator[NDArray[np.int64]]:
+def corpus_source(recipe: Recipe) -> Source:
+    """Return the texts of `student.vocabulary.corpus`, in the columns of the task's rows."""
+    assert recipe.student.vocabulary is not None
+    return unlabelled_source(
+        recipe.task_definition.rows,
+        recipe.student.vocabulary.corpus,
+        recipe.data.columns,
+        encoding=recipe.data.encoding,
+        key="student.vocabulary.corpus",
+    )
+
+
+def _read(source: Source, kind: RowKind, tokenizer: PreTrainedTokenizerFast) -> Iterator[NDArray[np.int64]]:
     """Yield the tokens of the texts of a corpus."""
-    source = unlabelled_source(get_rows("embedding"), files, {}, key="student.vocabulary.corpus")
     texts: list[str] = []
     for row in source.rows():
-        if isinstance(row.values.get("text"), str):
-            texts.append(row.values["text"])
-        if len(texts) == _BATCH:
+        values = [row.values.get(name) for name in kind.inputs]
+        texts += [value for value in values if isinstance(value, str)]
+        texts += [" ".join(map(str, value)) for value in values if isinstance(value, list)]
+        if len(texts) >= _BATCH:
             yield _tokens(texts, tokenizer)
             texts = []
     yield _tokens(texts, tokenizer)

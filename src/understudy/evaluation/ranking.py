@@ -32,17 +32,17 @@ def rank_outcomes(
 ) -> Outcomes:
     """Return nDCG@10 and the reciprocal rank of the first relevant passage, for each query.
 
-    Labels are the gains of nDCG, and a passage with a label of 0.5 or more is relevant. Equal scores are no
-    order: nDCG is the mean over all their orders, and a relevant passage is taken to be the last of them.
+    Labels are the gains of nDCG. A passage is relevant if its label is 0.5 or more, or the query's highest.
+    Equal scores are no order: nDCG is the mean over all their orders, and a relevant passage is taken to be
+    the last of them.
     """
     found = []
     for group in group_rows(queries, labels):
         gains, given = labels[group], scores[group].astype(np.float64)
         ndcg = sklearn.metrics.ndcg_score([gains], [given], k=DEPTH)
-        right = gains >= RELEVANT
-        best = given[right].max(initial=-np.inf)
-        rank = 1 + (given[~right] >= best).sum()
-        found.append((ndcg, 1 / rank if right.any() and rank <= DEPTH else 0.0))
+        right = gains >= min(RELEVANT, gains.max())
+        rank = 1 + (given[~right] >= given[right].max()).sum()
+        found.append((ndcg, 1 / rank if rank <= DEPTH else 0.0))
     return np.array(found, dtype=np.float64).reshape(-1, 2)
 
 

@@ -143,6 +143,8 @@ def student_settings(name: str) -> dict[str, Any]:
 def override_sizes(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings in which a given shape or target replaces the recipe's sizes."""
     replaced: list[str] = []
+    if settings.get("student.shape") is not None and settings.get("student.target") is not None:
+        raise RecipeError("a shape and a target exclude each other: the target makes the shape.")
     if "student.shape" in settings or "student.target" in settings:
         replaced = [f"student.{name}" for name in ("shape", "target", *SIZES)]
     return {**dict.fromkeys(replaced), **settings}
@@ -186,7 +188,8 @@ def check_start(settings: StudentSettings) -> None:
     start = settings.start
     if settings.target is not None:
         parse_target(settings.target)
-        others = [name for name in ("model", "shape", *SIZES) if getattr(settings, name) is not None]
+        # A shape beside it is the one that was chosen.
+        others = [name for name in ("model", *SIZES) if getattr(settings, name) is not None]
         if others:
             raise RecipeError(
                 f"student.target and student.{others[0]} exclude each other: the target makes the shape. "

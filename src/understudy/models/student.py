@@ -95,6 +95,10 @@ def base_config(settings: StudentSettings, teacher: str) -> Any:
 
 def student_config(settings: StudentSettings, teacher_config: Any) -> Any:
     """Return the teacher's config with the student's sizes."""
+    if settings.target is not None and settings.shape is None:
+        raise RecipeError(
+            "student.target has no effect here: understudy run and distill choose a shape for it."
+        )
     sizes = _shape_sizes(settings.shape, teacher_config) | settings.sizes
     if settings.start == "cut":  # sizes that are not given stay the same
         sizes = own_sizes(teacher_config) | sizes

@@ -17,6 +17,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from understudy.errors import ModelError
+from understudy.models.families import family_of
 
 # V kept tokens, E width of an embedding
 
@@ -52,7 +53,7 @@ def trim_tokenizer(tokenizer: PreTrainedTokenizerFast, kept: Sequence[int]) -> P
     else:
         model["vocab"] = {token: new[old] for token, old in model["vocab"].items() if old in new}
     if model["type"] == "BPE":
-        model["merges"] = [pair for pair in model["merges"] if "".join(_pair(pair)) in model["vocab"]]
+        model["merges"] = [pair for pair in model["merges"] if _merged(pair, model) in model["vocab"]]
     for token in content["added_tokens"]:
         token["id"] = new[token["id"]]
     _renumber(content.get("post_processor"), new)
@@ -69,6 +70,11 @@ def trim_model(model: PreTrainedModel, kept: Sequence[int]) -> None:
     assert isinstance(old, nn.Embedding)
     new = {id_: place for place, id_ in enumerate(kept)}
     padding = new.get(old.padding_idx) if old.padding_idx is not None else None
+    if family_of(model.config).positions_after_padding and padding != old.padding_idx:
+        raise ModelError(
+            f"positions of {model.config.model_type} are counted from its padding token, id "
+            f"{old.padding_idx}, and tokens before it would be left out. Leave student.vocabulary out."
+        )
     weight_VE = old.weight.detach()[torch.tensor(kept)].clone()
     model.set_input_embeddings(
         nn.Embedding(len(kept), old.embedding_dim, padding_idx=padding, _weight=weight_VE)
@@ -83,7 +89,10 @@ def _content(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     kind = content["model"]["type"]
     if kind not in _MODELS:
-        raise ModelError(f"the vocabulary of a {kind} tokenizer cannot be made smaller, only of {_MODELS}.")
+        raise ModelError(
+            f"a {kind} tokenizer cannot be made smaller; only {', '.join(_MODELS)} can. Leave "
+            "student.vocabulary out."
+        )
     return content
 
 
@@ -95,8 +104,9 @@ def _ids(model: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _bare(token: str, model: Mapping[str, Any]) -> str:
-    """Return a token without the mark of a word's inside or start."""
+    """Return a token without the mark of a word's inside, start or end."""
     token = token.removeprefix(model.get("continuing_subword_prefix") or "")
+    token = token.removesuffix(model.get("end_of_word_suffix") or "")
     return token[1:] if len(token) > 1 and token[0] in _SPACES else token
 
 
@@ -115,11 +125,17 @@ def _pair(merge: str | Sequence[str]) -> tuple[str, str]:
     return first, second
 
 
+def _merged(merge: str | Sequence[str], model: Mapping[str, Any]) -> str:
+    """Return the token that a pair is merged to."""
+    first, second = _pair(merge)
+    return first + second.removeprefix(model.get("continuing_subword_prefix") or "")
+
+
 def _parts(model: Mapping[str, Any], ids: Mapping[str, int], kept: Collection[int]) -> set[int]:
     """Return the tokens that kept ones of BPE are merged from, at every step."""
     parts: dict[str, list[tuple[str, str]]] = {}
     for merge in model["merges"]:
-        parts.setdefault("".join(_pair(merge)), []).append(_pair(merge))
+        parts.setdefault(_merged(merge, model), []).append(_pair(merge))
     waiting = [token for token, place in ids.items() if place in kept]
     found: set[str] = set()
     while waiting:

@@ -175,7 +175,8 @@ def run_from_recipe(
 ) -> Distilled:
     """Run all stages of a recipe. See `run`."""
     started = time.monotonic()
-    recipe, output_dir = with_target(resolve_distillation(recipe)), output_dir.expanduser().resolve()
+    output_dir = output_dir.expanduser().resolve()
+    recipe = with_target(resolve_distillation(recipe), output_dir)
     check_free(output_dir, (STATE,))
     check_apart(output_dir, input_paths(recipe))
     planned, findings = preflight(recipe, output_dir)

@@ -13,6 +13,7 @@ from transformers import TrainerCallback
 from understudy.artifacts.artifact import ARTIFACT
 from understudy.data.load import UNLABELLED
 from understudy.data.sources import dev_splits
+from understudy.distillation.vocabulary import hash_vocabulary
 from understudy.evaluation.score import prepare_split
 from understudy.files import hash_file, write_atomically
 from understudy.models.settings import DISTILLED, STUDENT
@@ -122,6 +123,7 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
             "recipe": {key: value for key, value in said.items() if key not in without},
             "teacher": hash_model(teacher),
             **hash_start(recipe),
+            **hash_vocabulary(recipe),
             **data.hashes,
             "augmented": read(folder / AUGMENTED)["files"] if recipe.augment is not None else None,
         }

@@ -30,12 +30,15 @@ from understudy.errors import RecipeError
 from understudy.evaluation.score import prepare_split
 from understudy.files import write_atomically
 from understudy.kinds import get_kind
+from understudy.models.families import own_sizes
 from understudy.models.pretrained import build_model, load_config, load_tokenizer
 from understudy.models.settings import StudentSettings, Target, check_start, parse_target
 from understudy.models.student import student_config
+from understudy.recipe.load import load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.timing.machine import describe_machine
 from understudy.timing.measure import Candidate, measure
+from understudy.workspace.folders import RECIPE
 from understudy.workspace.runners import open_file_alone
 
 logger = logging.getLogger(__name__)
@@ -46,6 +49,9 @@ _MOST_TIMED = 6  # layers; more take longer in proportion
 _VOCABULARY = 1_000  # of the shapes that are timed: the others' embeddings are counted
 _ROUNDS = 12
 _CACHE = "speeds"
+_OF_NO_COST = (  # in a config
+    "vocab_size", "id2label", "label2id", "architectures", "dtype", "transformers_version", "_name_or_path",
+)  # fmt: skip
 FORMAT_VERSION = 1  # part of the cache key
 
 
@@ -62,7 +68,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Cost:
+class StudentCost:
     """What a student costs: milliseconds for one text in int8 on one thread, and megabytes of its file."""
 
     milliseconds: float
@@ -88,28 +94,36 @@ class Costs:
 
     time: Sequence[float]
     size: Sequence[float]
-    vocabulary: int
+    num_tokens: int
+    embedding_size: int | None = None
 
-    def predict(self, shape: Shape) -> Cost:
+    def predict(self, shape: Shape) -> StudentCost:
+        """Return the cost of a shape."""
         features = _features(shape)
-        return Cost(
+        return StudentCost(
             float(features @ np.array(self.time)),
-            (float(features @ np.array(self.size)) + self.vocabulary * shape.width) / 1e6,
+            (float(features @ np.array(self.size)) + self.num_tokens * (self.embedding_size or shape.width))
+            / 1e6,
         )
 
 
-def fit_costs(measured: Sequence[tuple[Shape, Cost]], vocabulary: int) -> Costs:
+def fit_costs(
+    measured: Sequence[tuple[Shape, StudentCost]], num_tokens: int, embedding_size: int | None = None
+) -> Costs:
     """Fit costs to measured ones; each counts by its relative error.
 
     Args:
         measured: shapes with a vocabulary of 1,000 tokens.
-        vocabulary: of the shapes to predict.
+        num_tokens: the vocabulary of the shapes to predict.
+        embedding_size: the width of their embeddings, if that is not the student's.
     """
     times = np.array([cost.milliseconds for _, cost in measured])
-    sizes = np.array([1e6 * cost.megabytes - _VOCABULARY * shape.width for shape, cost in measured])
+    sizes = np.array(
+        [1e6 * cost.megabytes - _VOCABULARY * (embedding_size or shape.width) for shape, cost in measured]
+    )
     features = np.stack([_features(shape) for shape, _ in measured])
     time, size = (nnls(features / values[:, None], np.ones(len(values)))[0] for values in (times, sizes))
-    return Costs(time.tolist(), size.tolist(), vocabulary)
+    return Costs(time.tolist(), size.tolist(), num_tokens, embedding_size)
 
 
 def _features(shape: Shape) -> NDArray[np.float64]:
@@ -117,10 +131,15 @@ def _features(shape: Shape) -> NDArray[np.float64]:
     return np.array([1.0, width, layers, layers * width, layers * width**2], np.float64)
 
 
-def candidate_shapes(config: Any) -> list[Shape]:
-    """Return the shapes that a student of a teacher may get, the smallest first."""
+def candidate_shapes(config: Any, *, cut: bool = False) -> list[Shape]:
+    """Return the shapes that a student of a teacher may get, the smallest first.
+
+    Args:
+        cut: leave out those whose feed-forward part is wider than the teacher's.
+    """
     layers = [count for count in _LAYERS if count <= config.num_hidden_layers] or [1]
-    shapes = [Shape(count, width) for count in layers for width in _widths(config)]
+    widths = [one for one in _widths(config) if not cut or 4 * one <= own_sizes(config)["intermediate_size"]]
+    shapes = [Shape(count, width) for count in layers for width in widths]
     return sorted(shapes, key=_capacity)
 
 
@@ -146,29 +165,42 @@ def choose_shape(target: Target, shapes: Sequence[Shape], costs: Costs) -> Shape
     return max(fitting, key=_capacity)
 
 
-def with_target(recipe: Recipe) -> Recipe:
-    """Return a recipe with the shape that its `student.target` makes, if it has one."""
-    if recipe.student.target is None:
+def with_target(recipe: Recipe, output_dir: Path | None = None) -> Recipe:
+    """Return a recipe with the shape that its `student.target` asks for, if it has one.
+
+    Args:
+        output_dir: a run in this folder with the same target keeps its shape.
+    """
+    student = recipe.student
+    if student.target is None or student.shape is not None:
         return recipe
-    check_start(recipe.student)
-    target = parse_target(recipe.student.target)
-    model = str(recipe.teacher or (recipe.finetune.model if recipe.finetune is not None else None))
-    config, length = load_config(model), _usual_length(recipe, model)
-    costs = measured_costs(model, length)
-    shapes = candidate_shapes(config)
+    check_start(student)
+    target = parse_target(student.target)
+    saved = output_dir / RECIPE if output_dir is not None else None
+    if saved is not None and saved.is_file():
+        before = load_recipe(saved).student
+        if before.target == student.target and before.shape is not None:
+            return recipe.model_copy(update={"student": student.model_copy(update={"shape": before.shape})})
+    model = recipe.teacher or (recipe.finetune.model if recipe.finetune is not None else None)
+    if model is None:
+        raise RecipeError("student.target needs a teacher, whose family and sizes the student's follow from.")
+    length = _usual_length(recipe, model)
+    config = load_config(student.source or model)
+    shapes = candidate_shapes(config, cut=student.start == "cut")
+    costs = measured_costs(student.source or model, length, student)
     chosen = choose_shape(target, shapes, costs)
     for line in _table(shapes, costs, chosen, target):
         logger.info(line)
-    student = recipe.student.model_copy(update={"target": None, "shape": chosen.name})
+    cost = costs.predict(chosen)
     logger.info(
-        "The target %s makes %s: about %.2g ms for a text of %d tokens, and %.2g MB.",
-        target,
+        "Chose %s for the target %s: about %.2g ms for a text of %d tokens, and %.2g MB.",
         chosen.name,
-        costs.predict(chosen).milliseconds,
+        target,
+        cost.milliseconds,
         length,
-        costs.predict(chosen).megabytes,
+        cost.megabytes,
     )
-    return recipe.model_copy(update={"student": student})
+    return recipe.model_copy(update={"student": student.model_copy(update={"shape": chosen.name})})
 
 
 _SHOWN = 6  # lines of the table: the chosen shape and its neighbours
@@ -198,25 +230,34 @@ def _usual_length(recipe: Recipe, model: str) -> int:
     return max(2, int(statistics.median(encoded["length"][:])))
 
 
-def measured_costs(model: str, length: int) -> Costs:
+def measured_costs(model: str, length: int, settings: StudentSettings | None = None) -> Costs:
     """Return the costs of students of a teacher on this machine, timed once and then read from the cache.
 
     Args:
         length: tokens of a text.
+        settings: the student's family and start. Defaults to random weights in the teacher's family.
     """
-    config = load_config(model)
+    config, settings = load_config(model), settings or StudentSettings()
+    if hasattr(config, "num_hidden_groups"):
+        raise RecipeError(
+            f"student.target cannot be used with {config.model_type}, whose layers share their weights."
+        )
     shapes = _timed_shapes(config)
-    decided_by = [FORMAT_VERSION, describe_machine(), config.model_type, config.num_attention_heads, length]
+    kept = {name: value for name, value in config.to_dict().items() if name not in _OF_NO_COST}
+    decided_by = [FORMAT_VERSION, describe_machine(), kept, settings.family, settings.start, length]
     decided_by += [[asdict(shape) for shape in shapes], version("onnxruntime")]
-    key = hashlib.sha256(json.dumps(decided_by).encode()).hexdigest()[:32]
+    key = hashlib.sha256(json.dumps(decided_by, sort_keys=True, default=str).encode()).hexdigest()[:32]
     file = cache_folder() / _CACHE / f"{key}.json"
     if not file.exists():
         logger.info("Timing %d shapes with random weights on this machine: about a minute.", len(shapes))
-        found = measure_shapes(model, shapes, length, vocabulary=_VOCABULARY)
+        found = measure_shapes(model, shapes, length, settings, num_tokens=_VOCABULARY)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, json.dumps([asdict(cost) for cost in found]))
-    costs = [Cost(**one) for one in json.loads(file.read_text("utf-8"))]
-    return fit_costs(list(zip(shapes, costs, strict=True)), config.vocab_size)
+    costs = [StudentCost(**one) for one in json.loads(file.read_text("utf-8"))]
+    own = getattr(config, "embedding_size", config.hidden_size)  # ELECTRA-small's are narrower
+    return fit_costs(
+        list(zip(shapes, costs, strict=True)), config.vocab_size, own if own < config.hidden_size else None
+    )
 
 
 def _timed_shapes(config: Any) -> list[Shape]:
@@ -237,19 +278,30 @@ def _near(values: Sequence[int], wanted: float) -> int:
 
 
 def measure_shapes(
-    model: str, shapes: Sequence[Shape], length: int, *, vocabulary: int | None = None
-) -> list[Cost]:
+    model: str,
+    shapes: Sequence[Shape],
+    length: int,
+    settings: StudentSettings | None = None,
+    *,
+    num_tokens: int | None = None,
+) -> list[StudentCost]:
     """Export students with random weights to int8, and time them in turns: one text, one thread.
 
     Args:
-        vocabulary: number of tokens. Defaults to the teacher's.
+        settings: see `measured_costs`.
+        num_tokens: size of the vocabulary. Defaults to the teacher's.
     """
     kind, tokenizer = get_kind("classification"), load_tokenizer(model)
+    settings = settings or StudentSettings()
     with tempfile.TemporaryDirectory(prefix="understudy-shapes-") as folder:
         candidates, sizes = [], []
         for shape in shapes:
-            config = student_config(StudentSettings(shape=shape.name), load_config(model))
-            config.vocab_size = vocabulary or config.vocab_size
+            own = settings.model_copy(update={"shape": shape.name, "target": None})
+            config = student_config(own, load_config(model))
+            config.vocab_size = num_tokens or config.vocab_size
+            for name, value in vars(config).items():
+                if name.endswith("_token_id") and isinstance(value, int) and value >= config.vocab_size:
+                    setattr(config, name, 0)
             kind.configure(config, ["0", "1"])
             student = build_model(kind, config)
             names = input_names(student, tokenizer.model_input_names)
@@ -264,4 +316,6 @@ def measure_shapes(
         timings, _ = measure(candidates, batches=(1,), lengths=(length,), threads=(1,), rounds=_ROUNDS)
     # CPU time: other activity on the machine would be taken for the student's.
     seconds = {timing.name: statistics.median(timing.cpu) for timing in timings}
-    return [Cost(1e3 * seconds[shape.name], size / 1e6) for shape, size in zip(shapes, sizes, strict=True)]
+    return [
+        StudentCost(1e3 * seconds[shape.name], size / 1e6) for shape, size in zip(shapes, sizes, strict=True)
+    ]

@@ -18,6 +18,7 @@ from understudy.data.load import announce
 from understudy.distillation.agreement import resolve_distillation
 from understudy.distillation.rows import prepare
 from understudy.errors import RecipeError
+from understudy.planning.budget import with_target
 from understudy.planning.cost import Cost
 from understudy.planning.steps import (
     cost_of_distillation,
@@ -53,7 +54,7 @@ def plan_from_recipe(recipe: Recipe, *, seconds: float = 30.0) -> dict[str, Any]
     if recipe.run == "mine":
         raise RecipeError("plan does not cost mine; it costs finetune, corpus, general, augment and distill.")
     plain = recipe.method is None or recipe.finetune is not None  # an encoder cannot label held-out rows
-    recipe = resolve_paths(recipe) if plain else resolve_distillation(recipe)
+    recipe = with_target(resolve_paths(recipe) if plain else resolve_distillation(recipe))
     tune_cpu()
     with tempfile.TemporaryDirectory(prefix="understudy-plan-") as folder:
         cost = _measure(recipe, Path(folder), seconds)

@@ -335,6 +335,25 @@ def _texts_alone(recipe: Recipe) -> Recipe:
     return recipe.model_copy(update={"data": data.model_copy(update=texts)})
 
 
+def _check_vocabulary(recipe: Recipe) -> None:
+    """Refuse what a smaller vocabulary does not go with: the teacher alone is read with it."""
+    if recipe.student.vocabulary is None:
+        return
+    others = {
+        "student.model": recipe.student.model,
+        "student.source": recipe.student.source,
+        "unseen": recipe.unseen or None,
+        "soft_labels.predictions": recipe.soft_labels.predictions if recipe.soft_labels is not None else None,
+        "general": recipe.general,
+    }
+    given = next((name for name, value in others.items() if value is not None), None)
+    if given is not None:
+        raise RecipeError(
+            f"student.vocabulary and {given} exclude each other: a smaller vocabulary is for students with "
+            "random weights or cut from their teacher. Leave one out."
+        )
+
+
 def _refuse_without_effect(recipe: Recipe) -> None:
     """Refuse keys that the method never reads: they are mistakes, not preferences to ignore."""
     if recipe.task is not None and not recipe.task_definition.rows.has_classes:
@@ -345,6 +364,7 @@ def _refuse_without_effect(recipe: Recipe) -> None:
                 raise RecipeError(f"{name}.{idle[0]} has no effect on numbers: there are no classes.")
     if recipe.joint is not None:
         _check_joint(recipe.joint)
+    _check_vocabulary(recipe)
     for layers in (recipe.intermediate, recipe.joint):
         if layers is not None and layers.rows == "unlabelled" and recipe.data.unlabelled is None:
             raise RecipeError(f"{layers.block}.rows=unlabelled has no effect without data.unlabelled.")

@@ -46,7 +46,7 @@ def attention_maps(
     Args:
         paired: the teacher layer for each of the student's, counted from 1.
     """
-    tokenizer = load_tokenizer(student)
+    tokenizer, teachers_own = load_tokenizer(student), load_tokenizer(teacher)
     models = [
         load_model(name, task, labels, fine_tuned=True, attention="eager") for name in (student, teacher)
     ]
@@ -54,9 +54,15 @@ def attention_maps(
         model.train(False)
     made = []
     for text in texts:
-        encoded = tokenizer(*text, return_tensors="pt", truncation=True, max_length=MAX_TOKENS)
+        both = [
+            one(*text, return_tensors="pt", truncation=True, max_length=MAX_TOKENS)
+            for one in (tokenizer, teachers_own)
+        ]
+        tokens = list(tokenizer.convert_ids_to_tokens(both[0]["input_ids"][0]))
+        if tokens != list(teachers_own.convert_ids_to_tokens(both[1]["input_ids"][0])):
+            continue  # a student of a smaller vocabulary reads it in other pieces
         seen = []
-        for model in models:
+        for model, encoded in zip(models, both, strict=True):
             with torch.no_grad():
                 names = encoder_inputs(model)
                 taken = {name: value for name, value in encoded.items() if name in names}
@@ -67,7 +73,7 @@ def attention_maps(
         pairs = list(enumerate(paired, start=1))
         made.append(
             AttentionMaps(
-                list(tokenizer.convert_ids_to_tokens(encoded["input_ids"][0])),
+                tokens,
                 pairs,
                 [mean_heads(seen[0][one - 1][0]) for one, _ in pairs],
                 [mean_heads(seen[1][other - 1][0]) for _, other in pairs],

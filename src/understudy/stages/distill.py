@@ -12,7 +12,7 @@ from understudy.distillation.agreement import resolve_distillation
 from understudy.distillation.methods import Distillation, check_distillation, main_block, teach
 from understudy.distillation.rows import prepare
 from understudy.distillation.summary import hash_inputs, summarize_distillation
-from understudy.distillation.vocabulary import with_vocabulary
+from understudy.distillation.vocabulary import hash_vocabulary, with_vocabulary
 from understudy.errors import RecipeError
 from understudy.models.settings import STUDENT, check_start
 from understudy.planning.budget import with_target
@@ -50,11 +50,11 @@ def distill_from_recipe(
     output_dir = output_dir.expanduser().resolve()
     arguments = build_arguments({"seed": recipe.seed, **main_block(recipe).training}, output_dir)
     with arguments.main_process_first(desc="preparing the development set"):
-        recipe = with_target(resolve_distillation(recipe))
+        recipe = with_target(resolve_distillation(recipe), output_dir)
     check_output(output_dir, recipe, overwrite=overwrite)
     tune_cpu()
     prepared = prepare(recipe, recipe.tokenizer_model, arguments)
-    hashes = hash_inputs(recipe, prepared.data)
+    hashes = hash_inputs(recipe, prepared.data) | hash_vocabulary(recipe)
     with arguments.main_process_first(desc="choosing the vocabulary"):
         learnt, vocabulary = with_vocabulary(recipe, prepared)
     teacher_hash = hashes.get("teacher")

@@ -59,7 +59,7 @@ def test_probabilities_may_be_labels() -> None:
     found = outcomes(("q", 0.9, 0.3), ("q", 0.8, 0.7))
     assert found[0, 1] == 0.5  # 0.7 is relevant, 0.3 is not
     below = outcomes(("q", 0.9, 0.3), ("q", 0.8, 0.1))
-    assert below[0].tolist() == [1.0, 0.0]
+    assert below[0].tolist() == [1.0, 1.0]  # none is relevant by itself: the best one is
 
 
 def test_intervals_are_over_queries() -> None:

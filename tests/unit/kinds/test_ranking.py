@@ -20,7 +20,7 @@ from transformers import (
 
 from understudy.capture.representations import Representations
 from understudy.data.encode import Collator, encode
-from understudy.data.load import load_data
+from understudy.data.load import load_data, load_unlabelled
 from understudy.data.raw_rows import Problem, RawRow
 from understudy.data.rows import check_row
 from understudy.data.settings import DataSettings
@@ -107,6 +107,15 @@ def test_a_text_column_may_be_named_without_the_passages(tmp_path: Path) -> None
     rows = [{"ask": "d", "passage": text, "label": label} for text, label in (("a", 1), ("b", 0))]
     settings = DataSettings(dev=write(tmp_path / "dev.jsonl", rows), columns={"text": "ask"})
     assert load_data(TASK, settings, ["dev"]).splits["dev"]["text_pair"][:] == ["a", "b"]
+
+
+def test_a_misspelt_column_of_negatives_is_refused(tmp_path: Path) -> None:
+    triples = [{"query": "q", "passage": "p", "negative": "n"}]
+    settings = DataSettings(
+        unlabelled=[write(tmp_path / "triples.jsonl", triples)], columns={"negative": "negativ"}
+    )
+    with pytest.raises(DataError, match="no file has the column 'negativ'"):
+        load_unlabelled(TASK, settings, None)
 
 
 def test_passages_of_single_queries_cannot_be_scored(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ encoder learns what a large encoder knows : its layers , its predictions and not
 learned learner relearn the unlearnt lesson of the theatre , greatly and greater than great ."""
 WORDS = [*sorted(set(TEXT.split())), "theatrical", "actress", "greatness", "encoding", "unknowable"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-KINDS = ("WordPiece", "Unigram", "BPE", "byte-level BPE")
+KINDS = ("WordPiece", "Unigram", "BPE", "byte-level BPE", "BPE with prefixes", "BPE with suffixes")
 
 
 @cache
@@ -43,14 +43,18 @@ def trained(kind: str) -> PreTrainedTokenizerFast:
         made.pre_tokenizer = pre_tokenizers.Metaspace()
         trainer = trainers.UnigramTrainer(vocab_size=120, special_tokens=SPECIAL, unk_token="[UNK]")
     else:
-        made = Tokenizer(models.BPE(unk_token=None if kind.startswith("byte") else "[UNK]"))
+        marks = {
+            "BPE with prefixes": {"continuing_subword_prefix": "##"},
+            "BPE with suffixes": {"end_of_word_suffix": "</w>"},
+        }.get(kind, {})
+        made = Tokenizer(models.BPE(unk_token=None if kind.startswith("byte") else "[UNK]", **marks))
         alphabet = pre_tokenizers.ByteLevel.alphabet() if kind.startswith("byte") else []
         made.pre_tokenizer = (
             pre_tokenizers.ByteLevel(add_prefix_space=False) if alphabet else pre_tokenizers.Whitespace()
         )
         made.decoder = decoders.ByteLevel() if alphabet else None
         trainer = trainers.BpeTrainer(
-            vocab_size=400 if alphabet else 140, special_tokens=SPECIAL, initial_alphabet=alphabet
+            vocab_size=400 if alphabet else 140, special_tokens=SPECIAL, initial_alphabet=alphabet, **marks
         )
     made.normalizer = normalizers.Lowercase()
     made.train_from_iterator(lines, trainer)
@@ -137,6 +141,12 @@ def test_a_model_gives_the_same_states_for_kept_tokens(config_class: Any, tmp_pa
     for one in (model, again):
         after = one(renumbered, attention_mask=mask).last_hidden_state
         assert torch.allclose(after[mask.bool()], before[mask.bool()], atol=1e-6)
+
+
+def test_positions_that_are_counted_from_the_padding_must_not_move() -> None:
+    model = AutoModel.from_config(RobertaConfig(vocab_size=160, pad_token_id=5, **SIZES))
+    with pytest.raises(ModelError, match="counted from its padding token, id 5"):
+        trim_model(model, [0, 5, 7])
 
 
 def test_special_tokens_of_a_config_are_renumbered() -> None:

@@ -10,18 +10,18 @@ from transformers import BertConfig
 
 from understudy.errors import RecipeError
 from understudy.models.settings import StudentSettings, Target, check_start, override_sizes, parse_target
-from understudy.planning.budget import Cost, Shape, candidate_shapes, choose_shape, fit_costs
+from understudy.planning.budget import Shape, StudentCost, candidate_shapes, choose_shape, fit_costs
 
 CONFIG = BertConfig(hidden_size=384, num_hidden_layers=12, num_attention_heads=12)
 SHAPES = candidate_shapes(CONFIG)
 
 
-def true_cost(shape: Shape, vocabulary: int) -> Cost:
+def true_cost(shape: Shape, vocabulary: int) -> StudentCost:
     """A machine whose times and sizes are known."""
     layers, width = shape.layers, shape.width
     time = 0.1 + layers * (0.05 + 2e-4 * width + 1e-6 * width**2)
     size = 30_000 + layers * (12 * width**2 + 52 * width) + (vocabulary + 512) * width
-    return Cost(time, size / 1e6)
+    return StudentCost(time, size / 1e6)
 
 
 TIMED = [Shape(2, 96), Shape(2, 384), Shape(4, 192), Shape(4, 288), Shape(6, 96), Shape(6, 384)]
@@ -59,7 +59,7 @@ def test_costs_of_other_shapes_follow_from_a_few() -> None:
 def test_noise_of_a_tenth_stays_a_tenth() -> None:
     generator = np.random.default_rng(0)
     noisy = [
-        (shape, Cost(cost.milliseconds * generator.uniform(0.9, 1.1), cost.megabytes))
+        (shape, StudentCost(cost.milliseconds * generator.uniform(0.9, 1.1), cost.megabytes))
         for shape, cost in ((shape, true_cost(shape, 1_000)) for shape in TIMED)
     ]
     costs = fit_costs(noisy, 30_522)
@@ -97,5 +97,23 @@ def test_a_target_stands_instead_of_a_shape() -> None:
     settings = override_sizes({"student.target": "2ms"})
     assert settings["student.shape"] is None
     assert settings["student.hidden_size"] is None
-    with pytest.raises(RecipeError, match=r"student.target and student.shape exclude"):
-        check_start(StudentSettings(target="2ms", shape="4l-312d"))
+    with pytest.raises(RecipeError, match="a shape and a target exclude each other"):
+        override_sizes({"student.target": "2ms", "student.shape": "4l-312d"})
+    with pytest.raises(RecipeError, match=r"student\.target and student\.model exclude"):
+        check_start(StudentSettings(target="2ms", model="some/encoder"))
+
+
+def test_a_factorised_embedding_does_not_grow_with_the_width() -> None:
+    def cost(shape: Shape, num_tokens: int) -> StudentCost:
+        layers, width = shape.layers, shape.width
+        return StudentCost(1.0, (30_000 + layers * 12 * width**2 + (num_tokens + 512) * 128) / 1e6)
+
+    costs = fit_costs([(shape, cost(shape, 1_000)) for shape in TIMED], 30_522, 128)
+    for shape in SHAPES:
+        assert costs.predict(shape).megabytes == pytest.approx(cost(shape, 30_522).megabytes, rel=0.02)
+
+
+def test_a_narrow_feed_forward_part_cannot_be_cut_wider() -> None:
+    narrow = BertConfig(hidden_size=384, intermediate_size=768, num_hidden_layers=4, num_attention_heads=12)
+    assert max(shape.width for shape in candidate_shapes(narrow, cut=True)) == 192
+    assert max(shape.width for shape in candidate_shapes(narrow)) == 384

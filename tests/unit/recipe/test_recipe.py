@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pydantic
 import pytest
@@ -138,3 +139,21 @@ def test_settings_mend_what_an_option_alone_would_be_refused_for() -> None:
     built = build_recipe("run", given, task=None, recipe="desk-sst2", settings=["finetune=null"])
     assert built.finetune is None
     assert built.teacher == "teachers/sst2"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"unseen": True}, {"student": {"model": "some/encoder"}}, {"student": {"source": "some/encoder"}}],
+)
+def test_a_smaller_vocabulary_is_for_students_of_their_teacher(other: dict[str, Any]) -> None:
+    student = {"vocabulary": {"min_count": 2}, **other.get("student", {})}
+    values = {
+        "task": "sst2",
+        "method": "tinybert",
+        "teacher": "t",
+        "prediction": {},
+        **other,
+        "student": student,
+    }
+    with pytest.raises(RecipeError, match=r"student\.vocabulary and .* exclude each other"):
+        Recipe.from_mapping(values)

@@ -28,6 +28,7 @@ class RankingRows(TextRows):
     scored_fields = ("label",)
     has_classes = False
     has_relevance = True
+    accepts_predictions = False
     metrics = ("ndcg_at_10", "mrr_at_10")
     example = '("a query", "a passage")'
     library = "sentence-transformers"
