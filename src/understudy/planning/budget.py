@@ -30,6 +30,7 @@ from understudy.errors import RecipeError
 from understudy.evaluation.score import prepare_split
 from understudy.files import write_atomically
 from understudy.kinds import get_kind
+from understudy.kinds.tasks import DEFAULT_KIND
 from understudy.models.families import own_sizes
 from understudy.models.pretrained import build_model, load_config, load_tokenizer
 from understudy.models.settings import StudentSettings, Target, check_start, parse_target
@@ -291,7 +292,7 @@ def measure_shapes(
         settings: see `measured_costs`.
         num_tokens: size of the vocabulary. Defaults to the teacher's.
     """
-    kind, tokenizer = get_kind("classification"), load_tokenizer(model)
+    kind, tokenizer = get_kind(DEFAULT_KIND), load_tokenizer(model)  # a head hardly costs anything
     settings = settings or StudentSettings()
     with tempfile.TemporaryDirectory(prefix="understudy-shapes-") as folder:
         candidates, sizes = [], []
