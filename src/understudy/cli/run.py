@@ -122,7 +122,7 @@ def run_command(
             cost = plan_from_recipe(built)
             print_plan(cost)
         elif check:
-            planned, findings = preflight(with_target(resolve_distillation(built)), output_dir)
+            planned, findings = preflight(with_target(resolve_distillation(built), output_dir), output_dir)
             announce(planned.data)
             announce_rows(planned)
             announce_precision(planned.recipe)

@@ -153,8 +153,8 @@ def print_plan(content: dict[str, Any]) -> None:
     seconds = {part["name"]: part["seconds"] for part in content["parts"]}
     longest = max(seconds, key=lambda name: seconds[name])
     console.print(
-        f"Most of it, {seconds[longest] / (sum(seconds.values()) or 1):.0%}, is {longest}. For less: fewer "
-        "epochs, fewer rows (--set data.max_rows=2000), or a smaller student."
+        f"Most of it, {seconds[longest] / (sum(seconds.values()) or 1):.0%}, is {longest}: fewer "
+        "steps or rows of it take less."
     )
     disk, memory = content["disk"], content["memory"]
     console.print(

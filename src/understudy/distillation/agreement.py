@@ -89,16 +89,16 @@ def _choose(rows: Dataset, known: Iterable[Row], kind: RowKind, count: int) -> D
     """Draw distinct rows that are not training rows, with all rows of the same group."""
     fields = [name for name in kind.group_fields if name in rows.column_names]
     seen = {repr([row[name] for name in fields]) for row in known}
-    contents = [repr(list(values)) for values in zip(*(rows[name][:] for name in fields), strict=True)]
     groups: dict[str, list[int]] = {}
-    for place, content in enumerate(contents):
-        groups.setdefault(content, []).append(place)
-    is_grouped = kind.group_fields != kind.inputs  # otherwise rows of a group are the same row
+    if kind.group_fields != kind.inputs:  # otherwise rows of a group are the same row
+        for place, values in enumerate(zip(*(rows[name][:] for name in fields), strict=True)):
+            groups.setdefault(repr(list(values)), []).append(place)
     chosen: list[int] = []
     for place in np.random.default_rng(0).permutation(len(rows)).tolist():
-        if contents[place] not in seen:
-            seen.add(contents[place])
-            chosen += groups[contents[place]] if is_grouped else [place]
+        content = repr([rows[place][name] for name in fields])
+        if content not in seen:
+            seen.add(content)
+            chosen += groups.get(content, [place])
         if len(chosen) >= count:
             break
     if len(chosen) < 2:

@@ -144,7 +144,9 @@ def override_sizes(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings in which a given shape or target replaces the recipe's sizes."""
     replaced: list[str] = []
     if settings.get("student.shape") is not None and settings.get("student.target") is not None:
-        raise RecipeError("a shape and a target exclude each other: the target makes the shape.")
+        raise RecipeError(
+            "a shape and a target exclude each other: the target makes the shape. Leave one out."
+        )
     if "student.shape" in settings or "student.target" in settings:
         replaced = [f"student.{name}" for name in ("shape", "target", *SIZES)]
     return {**dict.fromkeys(replaced), **settings}

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
+from tqdm.auto import tqdm
 
 from understudy.artifacts.int8 import quantize
 from understudy.artifacts.onnx import export_onnx, input_names
@@ -161,7 +162,8 @@ def choose_shape(target: Target, shapes: Sequence[Shape], costs: Costs) -> Shape
         smallest = costs.predict(shapes[0])
         raise RecipeError(
             f"no student is within {target}: the smallest, {shapes[0].name}, takes about "
-            f"{smallest.milliseconds:.2g} ms and {smallest.megabytes:.2g} MB here."
+            f"{smallest.milliseconds:.2g} ms and {smallest.megabytes:.2g} MB here. Allow more, "
+            "or choose a shape yourself with --student."
         )
     return max(fitting, key=_capacity)
 
@@ -296,7 +298,7 @@ def measure_shapes(
     settings = settings or StudentSettings()
     with tempfile.TemporaryDirectory(prefix="understudy-shapes-") as folder:
         candidates, sizes = [], []
-        for shape in shapes:
+        for shape in tqdm(shapes, desc="Exporting", unit=" shapes", leave=False, disable=None):
             own = settings.model_copy(update={"shape": shape.name, "target": None})
             config = student_config(own, load_config(model))
             config.vocab_size = num_tokens or config.vocab_size
