@@ -28,7 +28,7 @@ from understudy.pipeline.estimate import estimate_training
 from understudy.pipeline.messages import show_messages
 from understudy.pipeline.preflight.checks import preflight
 from understudy.pipeline.preflight.planned_run import Finding, PlannedRun
-from understudy.pipeline.run_stages import Stage, stages_of, usual_length
+from understudy.pipeline.run_stages import Stage, dev_length, stages_of
 from understudy.pipeline.student import Distilled, student_name
 from understudy.pipeline.summary import summarize
 from understudy.planning.budget import with_target
@@ -217,7 +217,7 @@ def announce_rows(planned: PlannedRun) -> None:
 
 def announce_time(planned: PlannedRun) -> None:
     """Log about how long the training will take, and until when."""
-    seconds = estimate_training(planned, usual_length(planned))
+    seconds = estimate_training(planned, dev_length(planned))
     if seconds is not None:
         end = datetime.datetime.now() + datetime.timedelta(seconds=seconds)  # local time, for people
         besides = "augmentation, export and timing" if planned.recipe.augment else "export and timing"

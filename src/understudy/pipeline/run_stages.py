@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from transformers import TrainerCallback
 
 from understudy.artifacts.artifact import ARTIFACT
 from understudy.data.load import UNLABELLED
 from understudy.data.sources import dev_splits
 from understudy.distillation.vocabulary import hash_vocabulary
-from understudy.evaluation.score import prepare_split
 from understudy.files import hash_file, write_atomically
 from understudy.models.settings import DISTILLED, STUDENT
 from understudy.pipeline.preflight.planned_run import PlannedRun
@@ -27,6 +25,7 @@ from understudy.pipeline.summary import (
     summarize,
 )
 from understudy.pipeline.teacher_int8 import export_teacher, teacher_int8_line
+from understudy.planning.budget import usual_length
 from understudy.recipe.parts import augment_part, distill_part, teacher_part
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.whole_run import ExportSettings
@@ -195,7 +194,7 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
             lambda: export_teacher(teacher, folder, recipe=folder / DISTILLED / RECIPE),
             lambda: teacher_int8_line(read(folder / TEACHER_INT8)),
         )
-    length = usual_length(planned)
+    length = dev_length(planned)
 
     def teachers() -> list[str]:
         exported = shipped.teacher_int8 and "failed" not in read(folder / TEACHER_INT8)
@@ -249,14 +248,7 @@ def dump(recipe: Recipe) -> dict[str, Any]:
     return recipe.model_dump(mode="json", exclude_defaults=True)
 
 
-def usual_length(planned: PlannedRun) -> int:
-    """Return the median number of tokens per row of the development set."""
+def dev_length(planned: PlannedRun) -> int:
+    """Return the median number of tokens of the development set, by which models are timed."""
     rows = planned.data.splits[dev_splits(planned.task, planned.recipe.data)[0]]
-    split = prepare_split(
-        planned.task,
-        rows,
-        planned.tokenizer,
-        max_length=planned.recipe.max_length,
-        stride=planned.recipe.data.stride,
-    )
-    return max(2, int(np.median(split.encoded["length"][:])))
+    return usual_length(planned.recipe, rows, planned.tokenizer)

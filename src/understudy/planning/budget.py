@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from datasets import Dataset
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 from tqdm.auto import tqdm
+from transformers import PreTrainedTokenizerFast
 
 from understudy.artifacts.int8 import quantize
 from understudy.artifacts.onnx import export_onnx, input_names
@@ -187,7 +189,10 @@ def with_target(recipe: Recipe, output_dir: Path | None = None) -> Recipe:
     model = recipe.teacher or (recipe.finetune.model if recipe.finetune is not None else None)
     if model is None:
         raise RecipeError("student.target needs a teacher, whose family and sizes the student's follow from.")
-    length = _usual_length(recipe, model)
+    task = recipe.task_definition
+    split = dev_splits(task, recipe.data)[0]
+    rows = load_data(task, recipe.data, [split]).splits[split]
+    length = usual_length(recipe, rows, load_tokenizer(model))
     config = load_config(student.source or model)
     shapes = candidate_shapes(config, cut=student.start == "cut")
     costs = measured_costs(student.source or model, length, student)
@@ -221,16 +226,12 @@ def _table(shapes: Sequence[Shape], costs: Costs, chosen: Shape, target: Target)
     return lines
 
 
-def _usual_length(recipe: Recipe, model: str) -> int:
-    """Return the median number of tokens of the development rows."""
-    task, tokenizer = recipe.task_definition, load_tokenizer(model)
-    split = dev_splits(task, recipe.data)[0]
-    rows = load_data(task, recipe.data, [split]).splits[split]
-    rows = rows.select(range(min(len(rows), 1_000)))
-    encoded = prepare_split(
-        task, rows, tokenizer, max_length=recipe.max_length, stride=recipe.data.stride
-    ).encoded
-    return max(2, int(statistics.median(encoded["length"][:])))
+def usual_length(recipe: Recipe, rows: Dataset, tokenizer: PreTrainedTokenizerFast) -> int:
+    """Return the median number of tokens of development rows."""
+    split = prepare_split(
+        recipe.task_definition, rows, tokenizer, max_length=recipe.max_length, stride=recipe.data.stride
+    )
+    return max(2, int(np.median(split.encoded["length"][:])))
 
 
 def measured_costs(model: str, length: int, settings: StudentSettings | None = None) -> Costs:
