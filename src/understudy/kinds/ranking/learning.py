@@ -21,10 +21,10 @@ from understudy.errors import DataError
 from understudy.evaluation.metrics import Metric
 from understudy.evaluation.outcomes import Predictions, places_of
 from understudy.evaluation.ranking import find_rank_metric, group_rows, rank_outcomes
-from understudy.kinds.ranking.model import relevance_loss, scorer_class
+from understudy.kinds.ranking.model import scorer_class
 from understudy.kinds.ranking.rows import NEGATIVE, RankingRows
 from understudy.kinds.text_learning import TextKind
-from understudy.objectives.margins import margin_loss
+from understudy.objectives.ranking import margin_loss, relevance_loss
 from understudy.objectives.tinybert import regression_prediction_loss
 
 # B rows, P passages of each: 1, or 2 of a triple

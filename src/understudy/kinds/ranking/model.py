@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING as CLASSES
 
 from understudy.data.encode import ENCODER_INPUTS
 from understudy.errors import ModelError
+from understudy.objectives.ranking import relevance_loss
 
 # B rows, P passages of each, L tokens
 
@@ -20,18 +20,6 @@ def scorer_class(config: Any) -> Any:
     if type(config) not in CLASSES:
         raise ModelError(f"there is no classifier for {config.model_type} in transformers.")
     return _scorer(CLASSES[type(config)])
-
-
-def relevance_loss(logits_BP: Tensor, labels_B: Tensor) -> Tensor:
-    """Return the cross entropy of relevance, one value per row.
-
-    Args:
-        labels_B: the relevance of the first passage; a grade above 1 counts as 1. Others are not relevant.
-    """
-    right_BP = torch.zeros_like(logits_BP, dtype=torch.float32)
-    right_BP[:, 0] = labels_B.float().clamp(max=1)
-    losses_BP = nn.functional.binary_cross_entropy_with_logits(logits_BP.float(), right_BP, reduction="none")
-    return losses_BP.mean(dim=-1)
 
 
 @functools.cache
