@@ -19,13 +19,12 @@ results.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import pickle
 import random
 import re
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ import pyarrow.parquet as pq
 import sklearn.metrics
 from numpy.typing import NDArray
 
+from beir import read_beir
 from runs import finish, settings_options
 from understudy.evaluation.bootstrap import estimate, estimate_difference
 from understudy.evaluation.metrics import Outcomes
@@ -202,14 +202,7 @@ def _mean(outcomes: Outcomes) -> float:
 
 def search(predictor: Predictor, folder: Path, split: str) -> Outcomes:
     """Return nDCG@10 and recall@100 of each query of a set in BEIR's layout."""
-    documents = {
-        one["_id"]: f"{one['title']} {one['text']}".strip() for one in _jsonl(folder / "corpus.jsonl")
-    }
-    queries = {one["_id"]: one["text"] for one in _jsonl(folder / "queries.jsonl")}
-    relevant: dict[str, dict[str, float]] = {}
-    with (folder / "qrels" / f"{split}.tsv").open(encoding="utf-8") as file:
-        for query, document, score in list(csv.reader(file, delimiter="\t"))[1:]:
-            relevant.setdefault(query, {})[document] = float(score)
+    documents, queries, relevant = read_beir(folder, split)
     names = list(documents)
     vectors = unit(predictor.embed(list(documents.values()), batch_size=64))
     found = []
@@ -220,11 +213,6 @@ def search(predictor: Predictor, folder: Path, split: str) -> Outcomes:
         recall = (gains[best] > 0).sum() / max(1, (gains > 0).sum())
         found.append((sklearn.metrics.ndcg_score([gains], [similar], k=10), recall))
     return np.array(found)
-
-
-def _jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_text("utf-8").splitlines():
-        yield json.loads(line)
 
 
 def write_texts(assets: Path, file: Path) -> Path:

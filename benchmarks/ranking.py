@@ -30,6 +30,7 @@ import numpy as np
 import sklearn.metrics
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from beir import read_beir, read_jsonl
 from runs import finish, settings_options
 from understudy.evaluation.bootstrap import estimate, estimate_difference
 from understudy.evaluation.metrics import Outcomes
@@ -146,7 +147,7 @@ def judge(
 ) -> dict[str, Any]:
     """Return the outcomes of each query by set, and the file's size."""
     predictor = Predictor(artifact, model=form, threads=1)
-    dev = list(_jsonl(files["dev"]))
+    dev = list(read_jsonl(files["dev"]))
     scores = np.array([one["score"] for one in predictor([(row["query"], row["passage"]) for row in dev])])
     labels = np.array([row["label"] for row in dev], np.float64)
     outcomes = {"wikiqa": rank_outcomes([row["query"] for row in dev], scores, labels)}
@@ -213,15 +214,7 @@ def find_candidates(options: argparse.Namespace) -> dict[str, Rows]:
     predictor = Predictor(options.embeddings, threads=1)
     found: dict[str, Rows] = {}
     for name, split in RETRIEVAL.items():
-        folder = options.assets / "retrieval" / name
-        documents = {
-            one["_id"]: f"{one['title']} {one['text']}".strip() for one in _jsonl(folder / "corpus.jsonl")
-        }
-        queries = {one["_id"]: one["text"] for one in _jsonl(folder / "queries.jsonl")}
-        relevant: dict[str, dict[str, float]] = {}
-        with (folder / "qrels" / f"{split}.tsv").open(encoding="utf-8") as lines:
-            for query, document, score in list(csv.reader(lines, delimiter="\t"))[1:]:
-                relevant.setdefault(query, {})[document] = float(score)
+        documents, queries, relevant = read_beir(options.assets / "retrieval" / name, split)
         chosen = np.random.default_rng(1).permutation(sorted(relevant))[: options.queries]
         names = list(documents)
         vectors = unit(predictor.embed(list(documents.values()), batch_size=64))
@@ -294,11 +287,6 @@ def qnli_triples(assets: Path) -> Iterator[dict[str, str]]:
 
 def _write(file: Path, rows: Rows | list[dict[str, str]]) -> None:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-
-
-def _jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_text("utf-8").splitlines():
-        yield json.loads(line)
 
 
 if __name__ == "__main__":
