@@ -1,11 +1,12 @@
-"""Which schedule is worth its steps? Score against steps for four ways of learning, from two starts.
+"""Which schedule is worth its steps? Score against steps for four ways of learning, from three starts.
 
 The ways: labels alone; labels and soft labels, half each; TinyBERT's two stages (two thirds of the steps for
 the layers); everything in one sum (`--method joint`). The starts: 4 layers of 312 cut from the fine-tuned
-teacher, and a public encoder of 6 layers of 384 (all-MiniLM-L6-v2). Every way reads as many batches of 32.
+teacher (`cut`), 4 layers of 312 that `embeddings.py` made from all-MiniLM-L6-v2 (`embedding`), and that
+public encoder itself, 6 layers of 384 (`minilm`). Every way reads as many batches of 32.
 
     python benchmarks/schedules.py --teachers teachers --assets ../shared/assets --minilm FOLDER \
-        --output-dir students
+        --embedding students/embeddings-minilm-4l-312d-layers/student --output-dir students
 
 Runs that are already in the output folder are not made again, so the script can be stopped and run again.
 `--steps`, `--tasks`, `--starts`, `--ways` and `--seeds` choose a part. `--quick` makes a few steps of CoLA,
@@ -25,13 +26,14 @@ from runs import collect, finish, settings_options, students_parser
 
 RESULTS = Path(__file__).parent / "results" / "schedules.json"
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "schedules.svg"
-TASKS = {"cola": "matthews", "stsb": "pearson"}
+TASKS = {"cola": "matthews", "stsb": "pearson", "mrpc": "f1", "rte": "accuracy", "sst2": "accuracy"}
+DRAWN = ("cola", "stsb")
 STEPS = (300, 1000, 3000, 10_000)
-STARTS = ("cut", "minilm")
+STARTS = ("cut", "embedding", "minilm")
 WAYS = ("labels", "soft", "stages", "joint")
 # A cut student has much to learn, a pretrained one little to lose.
-RATES = {"cut": 3e-4, "minilm": 1e-4}
-LAYER_RATES = {"cut": 1e-3, "minilm": 1e-4}
+RATES = {"cut": 3e-4, "embedding": 3e-4, "minilm": 1e-4}
+LAYER_RATES = {"cut": 1e-3, "embedding": 5e-4, "minilm": 1e-4}
 COMMON = {
     "per_device_train_batch_size": 32,
     "gradient_accumulation_steps": None,
@@ -45,9 +47,10 @@ COMMON = {
 def main() -> None:
     parser = students_parser(__doc__)
     parser.add_argument("--minilm", type=Path, help="folder of all-MiniLM-L6-v2")
-    parser.add_argument("--tasks", nargs="+", default=list(TASKS))
-    parser.add_argument("--starts", nargs="+", default=list(STARTS))
-    parser.add_argument("--ways", nargs="+", default=list(WAYS))
+    parser.add_argument("--embedding", type=Path, help="a student that embeddings.py has made of it")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(DRAWN))
+    parser.add_argument("--starts", nargs="+", choices=STARTS, default=list(STARTS))
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--steps", nargs="+", type=int, default=list(STEPS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
     options = parser.parse_args()
@@ -82,7 +85,7 @@ def learn(
         command += ["--student", "tinybert-4l-312d"]
         settings |= {"student.init": "cut", "student.layers": None, "student.num_hidden_layers": None}
     else:
-        command += ["--student", str(options.minilm)]
+        command += ["--student", str(getattr(options, start))]
     command += [*settings_options(settings), "--output-dir", str(output)]
 
     def describe(result: dict[str, Any]) -> dict[str, Any]:
@@ -128,9 +131,10 @@ def draw(results: Mapping[str, Any]) -> None:
     """Score against steps: a panel for each task and start, a line for each way, the teacher dashed."""
     import matplotlib.pyplot as plt
 
-    figure, panels = plt.subplots(len(STARTS), len(TASKS), figsize=(9, 6.5), squeeze=False)
+    figure, panels = plt.subplots(len(STARTS), len(DRAWN), figsize=(9, 9.5), squeeze=False)
     for row, start in enumerate(STARTS):
-        for column, (task, metric) in enumerate(TASKS.items()):
+        for column, task in enumerate(DRAWN):
+            metric = TASKS[task]
             panel = panels[row][column]
             for way in WAYS:
                 points: dict[int, list[float]] = {}

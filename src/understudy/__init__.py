@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from understudy.models.families import Family, register_family
     from understudy.pipeline.ablate import ablate
     from understudy.pipeline.run import run
-    from understudy.pipeline.student import distill
+    from understudy.pipeline.student import distill, distill_students
     from understudy.predictor import Predictor
     from understudy.recipe.load import load_recipe
     from understudy.recipe.recipe import Recipe
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from understudy.stages.evaluate import evaluate
     from understudy.stages.export import export
     from understudy.stages.finetune import finetune
-    from understudy.stages.general import general
+    from understudy.stages.general import general, general_students
     from understudy.stages.mine import mine
     from understudy.stages.plan import plan
     from understudy.stages.push import push
@@ -54,10 +54,12 @@ __all__ = [
     "bench",
     "corpus",
     "distill",
+    "distill_students",
     "evaluate",
     "export",
     "finetune",
     "general",
+    "general_students",
     "get_kind",
     "load_recipe",
     "mine",
@@ -89,10 +91,12 @@ _HOMES = {
     "bench": "understudy.stages.bench",
     "corpus": "understudy.stages.corpus",
     "distill": "understudy.pipeline.student",
+    "distill_students": "understudy.pipeline.student",
     "evaluate": "understudy.stages.evaluate",
     "export": "understudy.stages.export",
     "finetune": "understudy.stages.finetune",
     "general": "understudy.stages.general",
+    "general_students": "understudy.stages.general",
     "load_recipe": "understudy.recipe.load",
     "mine": "understudy.stages.mine",
     "plan": "understudy.stages.plan",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -33,7 +34,9 @@ def distill_command(
     student: Annotated[
         str | None,
         typer.Option(
-            "--student", help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to start from."
+            "--student",
+            help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to start from. Several, with commas: "
+            "each pass of the teacher serves all.",
         ),
     ] = None,
     method: Annotated[
@@ -74,11 +77,16 @@ def distill_command(
 
     `understudy distill teachers/sst2 --unlabelled "reviews/*.txt" --output-dir students/sst2`
 
+    Several students in about the time of the largest, each in a folder of its name:
+
+    `understudy distill teachers/sst2 --student 6l-384d,4l-312d,2l-256d --output-dir students/sst2`
+
     The student is saved in `student/` and loads with plain transformers. After an interruption, run the same
     command again to resume.
     """
     from understudy.cli.checks import check_early
     from understudy.distillation.recipes import distill_recipe
+    from understudy.models.settings import split_students
     from understudy.recipe.load import file_settings, parse_settings
 
     overrides = {
@@ -95,16 +103,23 @@ def distill_command(
     }
     if target is not None:
         overrides = {"student.target": target, **overrides}
-    given: dict[str, Any] = {"student": student, "method": method, "predictions": predictions}
+    given: dict[str, Any] = {"method": method, "predictions": predictions}
     given |= {"task": task, "data": data, "recipe": recipe, "settings": overrides}
-    check_early(lambda: distill_recipe(teacher, **given), output_dir)
+    students = split_students(student)
+    for name, one in students.items():
+        check_early(partial(distill_recipe, teacher, student=one, **given), output_dir / name)
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
-    from understudy.cli.summaries import print_scores
-    from understudy.pipeline.student import distill
+    from understudy.cli.summaries import print_scores, print_students
+    from understudy.pipeline.student import distill, distill_students
 
+    given |= {"output_dir": output_dir, "overwrite": overwrite}
     with people_on_stderr(), say_how_to_continue():
-        result = distill(teacher, output_dir=output_dir, overwrite=overwrite, **given)
-        print_scores(result)
+        if len(students) > 1:
+            results = distill_students(teacher, [str(one) for one in students.values()], **given)
+            print_students(results)
+        else:
+            results = {"": distill(teacher, student=student, **given)}
+            print_scores(results[""])
     if as_json:
-        print_json(result)
+        print_json(*results.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -18,7 +19,9 @@ def general_command(
     student: Annotated[
         str | None,
         typer.Option(
-            "--student", help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to go on with."
+            "--student",
+            help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to go on with. Several, with commas: "
+            "each pass of the teacher serves all.",
         ),
     ] = None,
     recipe: RecipeOption = None,
@@ -39,17 +42,24 @@ def general_command(
     """
     from understudy.cli.checks import check_early
     from understudy.distillation.recipes import general_recipe
+    from understudy.models.settings import split_students
 
-    given: dict[str, Any] = {"corpus": corpus, "student": student, "recipe": recipe}
-    given["settings"] = settings or ()
-    check_early(lambda: general_recipe(teacher, **given), output_dir)
+    given: dict[str, Any] = {"corpus": corpus, "recipe": recipe, "settings": settings or ()}
+    students = split_students(student)
+    for name, one in students.items():
+        check_early(partial(general_recipe, teacher, student=one, **given), output_dir / name)
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_general
-    from understudy.stages.general import general
+    from understudy.stages.general import general, general_students
 
+    given |= {"output_dir": output_dir, "overwrite": overwrite}
     with people_on_stderr(), say_how_to_continue("from the last checkpoint, one every save_steps"):
-        result = general(teacher, **given, output_dir=output_dir, overwrite=overwrite)
-        print_general(result)
+        if len(students) > 1:
+            results = general_students(teacher, [str(one) for one in students.values()], **given)
+        else:
+            results = {"": general(teacher, student=student, **given)}
+        for result in results.values():
+            print_general(result)
     if as_json:
-        print_json(result)
+        print_json(*results.values())

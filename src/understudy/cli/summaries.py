@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,29 @@ def print_scores(result: StageResult) -> None:
         console.print(f"{content['steps']:,} steps in {content['seconds']['training'] / 60:.1f} minutes")
     if result.output_dir is not None:
         console.print(f"Everything is in {result.output_dir}")
+
+
+def print_students(results: Mapping[str, StageResult]) -> None:
+    """Print the scores of several students of one teacher side by side."""
+    contents = {name: result.content for name, result in results.items() if result.content}
+    if not contents:  # another process of a distributed run
+        return
+    first = next(iter(contents.values()))
+    split = next(iter(first["scores"]))
+    table = Table(title=f"{first['task']}, {split}: students of one teacher", title_justify="left")
+    for heading in ("student", "parameters", *first["scores"][split]):
+        table.add_column(heading, overflow="fold")
+    for name, content in contents.items():
+        size = f"{content['parameters']['student'] / 1e6:.1f}M"
+        table.add_row(name, size, *(_figure(figure) for figure in content["scores"][split].values()))
+    if "against" in first:
+        size = f"{first['parameters']['teacher'] / 1e6:.1f}M"
+        scores = first["against"]["scores"][split].values()
+        table.add_row("teacher", size, *(_figure(figure) for figure in scores))
+    console = Console(stderr=True)
+    console.print(table)
+    for name, result in results.items():
+        console.print(f"{name} is in {result.output_dir}")
 
 
 def print_augmented(result: StageResult) -> None:

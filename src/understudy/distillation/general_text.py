@@ -27,6 +27,7 @@ from understudy.recipe.recipe import Recipe
 from understudy.training.arguments import build_arguments
 from understudy.training.cpu import tune_cpu
 from understudy.training.order import EndlessRows
+from understudy.training.shared import SharedTeacher
 from understudy.workspace.folders import TRAINING_FOLDER
 
 logger = logging.getLogger(__name__)
@@ -118,7 +119,7 @@ def prepare_general(recipe: Recipe, output_dir: Path) -> GeneralRun:
     )
 
 
-def learn_general(run: GeneralRun, output_dir: Path) -> dict[str, Any]:
+def learn_general(run: GeneralRun, output_dir: Path, shared: SharedTeacher | None = None) -> dict[str, Any]:
     """Train the student. See `learn_layers`."""
     return learn_layers(
         run.student,
@@ -133,6 +134,7 @@ def learn_general(run: GeneralRun, output_dir: Path) -> dict[str, Any]:
         saved_config=base_config(run.recipe.student, str(run.recipe.teacher)),
         load_saved=load_encoder,
         num_epochs=run.num_epochs,
+        shared=shared,
     )
 
 

@@ -39,6 +39,7 @@ from understudy.training.arguments import build_arguments
 from understudy.training.model import DistillationModel, match_models
 from understudy.training.objectives import TinyBertObjectives
 from understudy.training.precision import precision_of
+from understudy.training.shared import SharedTeacher
 from understudy.training.trainer import EVALUATED, DistillationTrainer, autocast_dtype
 from understudy.workspace.folders import RESULT, TRAINING_FOLDER
 from understudy.workspace.result import write_result
@@ -55,6 +56,7 @@ def distill_intermediate(
     output_dir: Path,
     *,
     callbacks: Sequence[TrainerCallback] = (),
+    shared: SharedTeacher | None = None,
 ) -> None:
     """Train a student's encoder into `output_dir/student`; its head keeps its initial weights.
 
@@ -86,6 +88,7 @@ def distill_intermediate(
         saved_config=base_config(recipe.student, recipe.teacher),
         load_saved=lambda saved: load_model(saved, prepared.task, prepared.data.labels, fine_tuned=True),
         callbacks=callbacks,
+        shared=shared,
     )
     if content:
         write_result(output_dir, {"stage": "intermediate", **content})
@@ -116,6 +119,7 @@ def learn_layers(
     load_saved: Callable[[str], PreTrainedModel],
     num_epochs: float = 1.0,
     callbacks: Sequence[TrainerCallback] = (),
+    shared: SharedTeacher | None = None,
 ) -> dict[str, Any]:
     """Train a student on its teacher's layers and save it to `output_dir/student` with its projections.
 
@@ -126,6 +130,7 @@ def learn_layers(
         saved_config: a config with the dropout that the student is saved with.
         load_saved: loads the student's folder again.
         num_epochs: passes over the data per epoch of the Trainer.
+        shared: what other students share the teacher by.
 
     Returns:
         The content of the stage's result; empty in all but the first process of a distributed run.
@@ -145,6 +150,7 @@ def learn_layers(
         processing_class=rows.tokenizer,
         callbacks=list(callbacks),
         teacher_layers=teacher_layers,
+        shared=shared,
     )
     first = trainer.mean_losses(model, rows.held_out) if arguments.should_save else {}
     outcome = train_to_the_end(trainer)

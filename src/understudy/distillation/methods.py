@@ -40,6 +40,7 @@ from understudy.recipe.recipe import STAGES, Recipe
 from understudy.training.arguments import build_arguments
 from understudy.training.model import match_models
 from understudy.training.objectives import JointObjectives, PatientObjectives, PredictionObjectives
+from understudy.training.shared import SharedTeacher
 from understudy.workspace.folders import INTERMEDIATE, JOINT, PATIENT, PREDICTION, RESULT, SOFT_LABELS
 from understudy.workspace.hashes import hash_model
 
@@ -48,13 +49,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Distillation:
-    """A distillation: its recipe, rows, output folder, and callbacks for every trainer."""
+    """A distillation: its recipe, rows, output folder, callbacks for every trainer, and how it shares its
+    teacher with other students, if it does."""
 
     recipe: Recipe
     prepared: Prepared
     output_dir: Path
     teacher_hash: str | None
     callbacks: Sequence[TrainerCallback] = ()
+    shared: SharedTeacher | None = None
 
     @property
     def teacher(self) -> str:
@@ -131,6 +134,7 @@ def _tinybert(run: Distillation) -> str:
             run.prepared,
             run.output_dir / INTERMEDIATE,
             callbacks=run.callbacks,
+            shared=run.shared,
         )
         if torch.distributed.is_initialized():
             torch.distributed.barrier()  # the first process has saved it
@@ -157,6 +161,7 @@ def _joint(run: Distillation) -> str:
         lambda chosen: joint_objectives(run.prepared, chosen, padded=recipe.normalization == "padded"),
         callbacks=run.callbacks,
         teacher=run.load_teacher,
+        shared=run.shared,
     )
     train_trials(recipe, plan, run.prepared, run.output_dir / JOINT, start=None)
     return JOINT

@@ -41,6 +41,7 @@ from understudy.training.average import WeightAverage
 from understudy.training.model import match_models
 from understudy.training.objectives import Objectives
 from understudy.training.precision import precision_of
+from understudy.training.shared import SharedTeacher
 from understudy.training.trainer import DistillationTrainer, autocast_dtype
 from understudy.workspace.folders import RESULT, TRAINING_FOLDER
 from understudy.workspace.result import write_result
@@ -61,6 +62,7 @@ class TrialPlan:
         teacher_config: the config of the teacher whose hidden states the rows carry, if any.
         callbacks: callbacks for the trainer of every trial.
         teacher: loads a teacher that runs beside the student; None if the rows carry its predictions.
+        shared: what other students share that teacher by.
     """
 
     settings: TrialSettings
@@ -69,6 +71,7 @@ class TrialPlan:
     teacher_config: Any = None
     callbacks: Sequence[TrainerCallback] = ()
     teacher: Callable[[], PreTrainedModel] | None = None
+    shared: SharedTeacher | None = None
 
 
 def train_trials(
@@ -166,6 +169,7 @@ def _run_trial(
         compute_metrics=prepared.first_dev.metrics,
         callbacks=[*plan.callbacks, *([WeightAverage(chosen.average)] if chosen.average else [])],
         teacher_layers=teacher_layers,
+        shared=plan.shared,
     )
     outcome = train_to_the_end(trainer)
     if not arguments.should_save:

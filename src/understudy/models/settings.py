@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -121,6 +121,43 @@ def parse_student(name: str) -> dict[str, str]:
     # A name that looks like a shape is a misspelt shape, and is refused as such.
     is_shape = re.match(r"\d+l|tinybert-", name) or ("/" not in name and close_shapes(name))
     return {"shape": name} if is_shape else {"model": name}
+
+
+def split_students(option: str | None) -> dict[str, str | None]:
+    """Return the students of `--student A,B` by name; one student, or none, has no name.
+
+    >>> split_students("6l-384d,4l-312d")
+    {'6l-384d': '6l-384d', '4l-312d': '4l-312d'}
+    >>> split_students("6l-384d")
+    {'': '6l-384d'}
+    """
+    if option is None or "," not in option or Path(option).expanduser().exists():
+        return {"": option}
+    return dict(name_students([student.strip() for student in option.split(",")]))
+
+
+def name_students(students: Sequence[str]) -> dict[str, str]:
+    """Name each of several students by its shape or folder.
+
+    >>> name_students(["6l-384d", "students/general"])
+    {'6l-384d': '6l-384d', 'general': 'students/general'}
+    """
+    if not students:
+        raise RecipeError("students must be given, e.g. 6l-384d,4l-312d.")
+    names = [_folder_name(student) for student in students]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise RecipeError(
+            f"--student: two students are called {twice!r}, and each gets a folder of its name. Give each "
+            "once, or rename a folder."
+        )
+    return dict(zip(names, students, strict=True))
+
+
+def _folder_name(student: str) -> str:
+    """Return the last part of a path that says which student it is."""
+    parts = [part for part in Path(student).parts if part != STUDENT]
+    return parts[-1] if parts else student
 
 
 def student_inside(model: str | Path) -> str | Path:

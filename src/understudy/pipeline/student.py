@@ -23,13 +23,13 @@ from understudy.distillation.summary import hash_inputs
 from understudy.errors import OutputError
 from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_config, load_model, load_tokenizer, model_labels
-from understudy.models.settings import STUDENT, student_inside
+from understudy.models.settings import STUDENT, name_students, student_inside
 from understudy.pipeline.messages import show_messages
 from understudy.predictor.predictor import Predictor
 from understudy.recipe.load import load_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.report.notebook import html_table
-from understudy.stages.distill import distill_from_recipe
+from understudy.stages.distill import distill_from_recipe, distill_together
 from understudy.workspace.folders import ARTIFACT_FOLDER, RECIPE, RESULT
 from understudy.workspace.objects import data_settings, model_path, unlabelled_settings
 from understudy.workspace.results import DistillResult, ModelFigures
@@ -153,10 +153,87 @@ def distill(
         >>> student(("A cat sleeps.", "There is a sleeping cat."))  # doctest: +SKIP
         {'label': 'equivalent', 'score': 0.97, 'probabilities': {…}}
     """
+    built = _build_recipe(
+        teacher,
+        student=student,
+        method=method,
+        predictions=predictions,
+        task=task,
+        data=data,
+        unlabelled=unlabelled,
+        recipe=recipe,
+        settings=settings,
+        metric=metric,
+        processing_class=processing_class,
+        revision=revision,
+    )
+    folder = (
+        Path(output_dir)
+        if output_dir is not None
+        else Path("students") / Path(str(built.tokenizer_model)).name
+    )
+    if output_dir is None and not overwrite and (found := _finished(folder, built)) is not None:
+        return found
+    with show_messages():
+        result = distill_from_recipe(built, folder, overwrite=overwrite, callbacks=callbacks)
+    return Distilled(result.output_dir, result.content)
+
+
+def distill_students(
+    teacher: str | Path | PreTrainedModel | None,
+    students: Sequence[str | Path],
+    *,
+    output_dir: str | Path,
+    callbacks: Sequence[TrainerCallback] = (),
+    overwrite: bool = False,
+    **options: Any,
+) -> dict[str, Distilled]:
+    """Distil several students at once: each forward pass of the teacher serves all of them.
+
+    Every student is the same, to the bit, as if it were distilled alone.
+
+    Args:
+        students: shapes, or folders of saved encoders to start from.
+        output_dir: gets a folder per student, as `distill` writes it.
+        callbacks: callbacks of the transformers Trainer; each one sees the training of every student.
+        options: all other arguments of `distill`.
+
+    Examples:
+        >>> students = understudy.distill_students(                # doctest: +SKIP
+        ...     "teachers/sst2", ["6l-384d", "4l-312d"], output_dir="students/sst2"
+        ... )
+        >>> students["4l-312d"]("a fine film")["label"]            # doctest: +SKIP
+        'positive'
+    """
+    recipes = {
+        name: _build_recipe(teacher, student=student, **options)
+        for name, student in name_students([str(student) for student in students]).items()
+    }
+    with show_messages():
+        results = distill_together(recipes, Path(output_dir), overwrite=overwrite, callbacks=callbacks)
+    return {name: Distilled(result.output_dir, result.content) for name, result in results.items()}
+
+
+def _build_recipe(
+    teacher: str | Path | PreTrainedModel | None,
+    *,
+    student: str | Path | PreTrainedModel | None = None,
+    method: str = "tinybert",
+    predictions: str | Path | None = None,
+    task: str | None = None,
+    data: str | Path | Mapping[str, Any] | None = None,
+    unlabelled: Sequence[str | Path | Dataset] = (),
+    recipe: str | Path | None = None,
+    settings: Sequence[str] | Mapping[str, Any] = (),
+    metric: str | None = None,
+    processing_class: PreTrainedTokenizerFast | None = None,
+    revision: str | None = None,
+) -> Recipe:
+    """Build the recipe from the arguments of `distill`."""
     # The tokenizer may belong to a student in memory alone.
     own = processing_class if isinstance(teacher, PreTrainedModel) else None
     path = model_path(teacher, own, revision=revision)
-    built = distill_recipe(
+    return distill_recipe(
         path,
         student=student_name(student, processing_class, path),
         method=method,
@@ -171,16 +248,6 @@ def distill(
             **parse_settings(settings),
         },
     )
-    folder = (
-        Path(output_dir)
-        if output_dir is not None
-        else Path("students") / Path(str(built.tokenizer_model)).name
-    )
-    if output_dir is None and not overwrite and (found := _finished(folder, built)) is not None:
-        return found
-    with show_messages():
-        result = distill_from_recipe(built, folder, overwrite=overwrite, callbacks=callbacks)
-    return Distilled(result.output_dir, result.content)
 
 
 def student_name(

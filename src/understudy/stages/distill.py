@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from transformers import TrainerCallback
@@ -20,6 +21,7 @@ from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import refuse_other_stages
 from understudy.training.arguments import build_arguments
 from understudy.training.cpu import tune_cpu
+from understudy.training.shared import SharedTeacher
 from understudy.workspace.folders import check_output, start_output
 from understudy.workspace.hashes import hash_model
 from understudy.workspace.lock import one_at_a_time
@@ -34,6 +36,7 @@ def distill_from_recipe(
     *,
     overwrite: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
+    shared: SharedTeacher | None = None,
 ) -> DistillResult:
     """Distil according to a recipe: train the student and score it next to its teacher.
 
@@ -61,7 +64,7 @@ def distill_from_recipe(
     if vocabulary is not None:
         prepared = prepare(learnt, learnt.tokenizer_model, arguments)
         teacher_hash = hash_model(str(learnt.teacher))
-    run = Distillation(learnt, prepared, output_dir, teacher_hash, callbacks)
+    run = Distillation(learnt, prepared, output_dir, teacher_hash, callbacks, shared)
     check_distillation(run)
     with arguments.main_process_first(desc="preparing the output folder"):
         if arguments.should_save:
@@ -76,3 +79,26 @@ def distill_from_recipe(
     write_outcomes(output_dir, scores)
     write_result(output_dir, content)
     return DistillResult(output_dir, content)
+
+
+def distill_together(
+    recipes: Mapping[str, Recipe],
+    output_dir: Path,
+    *,
+    overwrite: bool = False,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> dict[str, DistillResult]:
+    """Distil several students of one teacher, each into a folder of its name; see `SharedTeacher`."""
+    shared = SharedTeacher()
+    runs = {
+        name: partial(
+            distill_from_recipe,
+            recipe,
+            output_dir / name,
+            overwrite=overwrite,
+            callbacks=callbacks,
+            shared=shared,
+        )
+        for name, recipe in recipes.items()
+    }
+    return shared.run_all(runs)

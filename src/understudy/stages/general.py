@@ -7,6 +7,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from understudy.distillation.general_text import announce_general, learn_general
 from understudy.distillation.layers import match
 from understudy.distillation.recipes import general_recipe
 from understudy.distillation.runs import remove_checkpoints, whole_batch
-from understudy.models.settings import STUDENT
+from understudy.models.settings import STUDENT, name_students
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
+from understudy.training.shared import SharedTeacher
 from understudy.workspace.folders import TRAINING_FOLDER, check_output, start_output
 from understudy.workspace.hashes import hash_model, hash_start, versions
 from understudy.workspace.result import write_result
@@ -58,7 +60,43 @@ def general(
     return general_from_recipe(built, Path(output_dir), overwrite=overwrite)
 
 
-def general_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = False) -> GeneralResult:
+def general_students(
+    teacher: str | Path | None,
+    students: Sequence[str | Path],
+    *,
+    output_dir: str | Path,
+    overwrite: bool = False,
+    **options: Any,
+) -> dict[str, GeneralResult]:
+    """Train several general students at once: each forward pass of the teacher serves all of them.
+
+    Every student is the same, to the bit, as if it were trained alone.
+
+    Args:
+        students: shapes, or saved encoders to train further.
+        output_dir: gets a folder per student, as `general` writes it.
+        options: all other arguments of `general`.
+    """
+    shared = SharedTeacher()
+    runs = {
+        name: partial(
+            general_from_recipe,
+            general_recipe(teacher, student=student, **_GENERAL | options),
+            Path(output_dir) / name,
+            overwrite=overwrite,
+            shared=shared,
+        )
+        for name, student in name_students([str(student) for student in students]).items()
+    }
+    return shared.run_all(runs)
+
+
+_GENERAL: dict[str, Any] = {"corpus": None, "recipe": None, "settings": ()}
+
+
+def general_from_recipe(
+    recipe: Recipe, output_dir: Path, *, overwrite: bool = False, shared: SharedTeacher | None = None
+) -> GeneralResult:
     """Run general distillation according to a recipe. See `general`.
 
     In a distributed run every process returns, but only the first one's result has content.
@@ -88,7 +126,7 @@ def general_from_recipe(recipe: Recipe, output_dir: Path, *, overwrite: bool = F
         if arguments.should_save:
             start_output(output_dir, recipe, hashes, overwrite=overwrite)
             announce_general(run)
-    learnt = learn_general(run, output_dir)
+    learnt = learn_general(run, output_dir, shared)
     if not learnt:
         return GeneralResult(output_dir, {})
     result = {

@@ -14,6 +14,8 @@ from transformers import Trainer, TrainerCallback, TrainerControl
 logger = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_trainings: list[_Stop] = []  # several if they share a teacher
+_handlers: dict[signal.Signals, Any] = {}  # those from before the first of them
 
 
 class _Stop(TrainerCallback):
@@ -42,20 +44,31 @@ def checkpoint_on_interrupt(trainer: Trainer) -> Iterator[None]:
         yield
         return
     stop = _Stop()
-
-    def handle(*_: Any) -> None:
-        if stop.is_asked:
-            raise KeyboardInterrupt
-        stop.is_asked = True
-        logger.warning("Interrupted: saving a checkpoint after this step. Interrupt again to stop at once.")
-
+    if not _trainings:
+        _handlers.update({number: signal.signal(number, _handle) for number in _SIGNALS})
+    _trainings.append(stop)
     trainer.add_callback(stop)
-    before = {number: signal.signal(number, handle) for number in _SIGNALS}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         trainer.remove_callback(stop)
+        _trainings.remove(stop)
+        if not _trainings:
+            for number, handler in _handlers.items():
+                signal.signal(number, handler)
     if stop.is_asked:
         raise KeyboardInterrupt
+
+
+def ask_to_stop() -> bool:
+    """Ask all trainings to write a checkpoint and stop after their next step; return if there are any."""
+    for stop in _trainings:
+        stop.is_asked = True
+    return bool(_trainings)
+
+
+def _handle(*_: Any) -> None:
+    if any(stop.is_asked for stop in _trainings):
+        raise KeyboardInterrupt
+    ask_to_stop()
+    logger.warning("Interrupted: saving a checkpoint after this step. Interrupt again to stop at once.")

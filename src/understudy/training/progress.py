@@ -23,16 +23,20 @@ from understudy.progress import SECONDS_BETWEEN_LINES
 logger = logging.getLogger(__name__)
 
 
-def stage_name(training_dir: Path) -> str:
-    """Return the name of the stage that is trained in a folder.
+def stage_name(training_dir: Path, student: str = "") -> str:
+    """Return the name of the stage that is trained in a folder, behind the student's if it has one.
 
     >>> stage_name(Path("students/mrpc/intermediate/training"))
     'intermediate'
     >>> stage_name(Path("students/mrpc/patient/trials/2/training"))
     'patient, trial 3'
+    >>> stage_name(Path("students/4l-312d/joint/training"), "4l-312d")
+    '4l-312d, joint'
     """
     *_, stage, folder, name = ("", "", *training_dir.parent.parts)
-    return f"{stage}, trial {int(name) + 1}" if folder == "trials" and name.isdigit() else name
+    if folder == "trials" and name.isdigit():
+        name = f"{stage}, trial {int(name) + 1}"
+    return f"{student}, {name}" if student else name
 
 
 def shown_figures(logs: Mapping[str, Any]) -> dict[str, str]:
@@ -75,6 +79,7 @@ class ProgressLines(TrainerCallback):
     """A callback that logs step and figures at most twice a minute, if the output is not a terminal."""
 
     def __init__(self) -> None:
+        self.student = ""  # its name, if there are several
         self.figures: dict[str, str] = {}
         self.last = time.monotonic()
         self.end = EndEstimate()
@@ -97,7 +102,7 @@ class ProgressLines(TrainerCallback):
             return
         self.last = time.monotonic()
         shown = ", ".join(f"{name} {value}" for name, value in self.figures.items())
-        name = stage_name(Path(str(args.output_dir)))
+        name = stage_name(Path(str(args.output_dir)), self.student)
         place = f"{name}: step {state.global_step} of {state.max_steps}, ends about {self.end.at(state)}"
         logger.info("%s: %s", place, shown)
 
@@ -110,6 +115,7 @@ class ProgressBar(ProgressCallback):
 
     def __init__(self) -> None:
         super().__init__()
+        self.student = ""  # its name, if there are several
         self.figures: dict[str, str] = {}
         self.end = EndEstimate()
 
@@ -119,7 +125,7 @@ class ProgressBar(ProgressCallback):
         super().on_train_begin(args, state, control, **kwargs)  # type: ignore[no-untyped-call]
         self.end.start(state.global_step)
         if self.training_bar is not None:
-            self.training_bar.set_description(stage_name(Path(str(args.output_dir))))
+            self.training_bar.set_description(stage_name(Path(str(args.output_dir)), self.student))
 
     def on_log(
         self,

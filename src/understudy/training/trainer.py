@@ -45,6 +45,7 @@ from understudy.training.model import (
 from understudy.training.objectives import Objective, Objectives, as_objectives
 from understudy.training.order import LengthGroupedSampler
 from understudy.training.progress import ProgressBar, ProgressLines
+from understudy.training.shared import SharedTeacher
 
 # B batch
 
@@ -131,6 +132,7 @@ class DistillationTrainer(OrderedTrainer):
         eval_dataset: rows for `compute_metrics`; without it, the losses on some of them are reported.
         channels: the teacher's channels that the student's were cut from, if any.
         projections: trained projections to continue from.
+        shared: what lets this and other students share the teacher's forward passes.
         options: all other arguments of Trainer.
 
     Examples:
@@ -157,6 +159,7 @@ class DistillationTrainer(OrderedTrainer):
         teacher_layers: Sequence[int] = (),
         channels: Tensor | None = None,
         projections: Mapping[str, Tensor] | None = None,
+        shared: SharedTeacher | None = None,
         **options: Any,
     ) -> None:
         if isinstance(model, DistillationModel):
@@ -194,6 +197,12 @@ class DistillationTrainer(OrderedTrainer):
         self.add_callback(LogTheEnd())
         self._sums: dict[str, Tensor] = {}
         self._num_steps = 0
+        self.shared = shared if teacher is not None else None
+        if self.shared is not None:
+            self.shared.add(self)
+        for callback in self.callback_handler.callbacks:
+            if shared is not None and isinstance(callback, ProgressBar | ProgressLines):
+                callback.student = shared.current
 
     @property
     def student(self) -> PreTrainedModel:
@@ -206,6 +215,8 @@ class DistillationTrainer(OrderedTrainer):
         self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
     ) -> tuple[list[Any], Any]:
         """Read the micro-batches of a step, and count their rows over all processes."""
+        if self.shared is not None:
+            self.shared.wait(self)
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         self._num_steps += 1
         num_rows = torch.tensor(sum(len(batch["input_ids"]) for batch in batches), device=device)
@@ -222,7 +233,11 @@ class DistillationTrainer(OrderedTrainer):
         if return_outputs:  # only requested in evaluation, for the student itself
             return super().compute_loss(model, inputs, True, num_items_in_batch)
         rows = inputs.pop("row", None)
-        terms = model(inputs, self.read_teacher(inputs))
+        if self.shared is not None:
+            teacher = self.shared.read(self, inputs, lambda layers: self.read_teacher(inputs, layers))
+        else:
+            teacher = self.read_teacher(inputs)
+        terms = model(inputs, teacher)
         loss_B = self.objectives.total(terms, self.state.global_step / max(self.state.max_steps, 1))
         if not torch.isfinite(loss_B).all():
             raise TrainingError(_describe_bad(terms, loss_B, rows, self.state.global_step))
@@ -233,12 +248,16 @@ class DistillationTrainer(OrderedTrainer):
             self._sums[name] = self._sums[name] + part if name in self._sums else part
         return loss_B.sum() / num_rows
 
-    def read_teacher(self, batch: Mapping[str, Tensor]) -> Representations:
-        """Return the teacher's representations of a batch, computed or cached."""
+    def read_teacher(
+        self, batch: Mapping[str, Tensor], layers: Sequence[int] | None = None
+    ) -> Representations:
+        """Return the teacher's representations of a batch, computed or cached, of these layers or of all."""
         if self.teacher is None:
             return read_batch(batch, len(self.teacher_layers))
         with torch.no_grad(), autocast(self.args.device, autocast_dtype(self.args)):
-            return read_model(self.teacher, batch, self.teacher_layers, self.objectives)
+            return read_model(
+                self.teacher, batch, self.teacher_layers if layers is None else layers, self.objectives
+            )
 
     def prediction_step(
         self,
