@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from understudy.pipeline.ablate import ablate
     from understudy.pipeline.run import run
     from understudy.pipeline.student import distill, distill_students
+    from understudy.pipeline.students import run_students
     from understudy.predictor import Predictor
     from understudy.recipe.load import load_recipe
     from understudy.recipe.recipe import Recipe
@@ -68,6 +69,7 @@ __all__ = [
     "register_family",
     "register_kind",
     "run",
+    "run_students",
 ]
 
 # Loaded on first use: importing understudy must not import torch.
@@ -102,6 +104,7 @@ _HOMES = {
     "plan": "understudy.stages.plan",
     "push": "understudy.stages.push",
     "run": "understudy.pipeline.run",
+    "run_students": "understudy.pipeline.students",
 }
 
 

@@ -46,7 +46,8 @@ TargetOption = Annotated[
     str | None,
     typer.Option(
         "--target",
-        help='What the student may cost here, instead of a shape: "2ms", "12MB", or both.',
+        help='What the student may cost here, instead of a shape: "2ms", "12MB", or both. With run also '
+        'what it may lose: "lose 1 point".',
         show_default=False,
     ),
 ]

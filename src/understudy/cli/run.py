@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -38,7 +41,9 @@ def run_command(
     student: Annotated[
         str | None,
         typer.Option(
-            "--student", help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to start from."
+            "--student",
+            help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to start from. Several, with commas: "
+            "they learn at once, and are compared.",
         ),
     ] = None,
     target: TargetOption = None,
@@ -84,9 +89,14 @@ def run_command(
 
     `understudy run bert-base-uncased --train reviews.csv --split 0.1 --text review --label stars
     --output-dir runs/reviews`
+
+    The smallest student that loses at most a point, trained from large to small:
+
+    `understudy run teachers/sst2 --target "lose 1 point" --output-dir runs/sst2`
     """
     from understudy.cli.checks import check_early
     from understudy.distillation.recipes import preliminary_recipe
+    from understudy.models.settings import parse_loss, split_students
     from understudy.recipe.load import file_settings, parse_settings
     from understudy.workspace.folders import STATE
 
@@ -101,11 +111,22 @@ def run_command(
             unlabelled=unlabelled,
         ),
         **({"tolerate": tolerate} if tolerate is not None else {}),
-        **({"student.target": target} if target is not None else {}),
         **parse_settings(settings or ()),
     }
-    given: dict[str, Any] = {"student": student, "task": task, "data": data, "recipe": recipe}
-    check_early(lambda: preliminary_recipe(model, settings=overrides, **given), output_dir, (STATE,))
+    lose = parse_loss(target) if target is not None else None
+    if target is not None and lose is None:
+        overrides = {"student.target": target, **overrides}
+    given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe}
+    students = split_students(student)
+    for one in students.values():
+        build = partial(preliminary_recipe, model, student=one, settings=overrides, **given)
+        check_early(build, output_dir, (STATE,))
+    if len(students) > 1 or lose is not None:
+        _refuse_several(model, check=check, plan=plan)
+        names = [one for one in students.values() if one is not None]
+        _run_students(model, names, lose, output_dir, overrides, given, as_json=as_json, overwrite=overwrite)
+        return
+    given["student"] = student
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_findings, print_plan, print_run
@@ -138,5 +159,46 @@ def run_command(
         if as_json:
             print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False))
         raise typer.Exit(2 if any(finding.level == "error" for finding in findings) else 0)
+    if as_json:
+        print_json(result)
+
+
+def _refuse_several(model: str | None, *, check: bool, plan: bool) -> None:
+    """Refuse what only a run of one student can do."""
+    from understudy.errors import RecipeError
+
+    if model is None:
+        raise RecipeError("with several students, the teacher or encoder must be given as an argument.")
+    if check or plan:
+        raise RecipeError("--check and --plan are for one student: give one with --student.")
+
+
+def _run_students(
+    model: str | None,
+    students: Sequence[str],
+    lose: float | None,
+    output_dir: Path,
+    settings: dict[str, Any],
+    given: dict[str, Any],
+    *,
+    as_json: bool,
+    overwrite: bool,
+) -> None:
+    from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
+    from understudy.cli.summaries import print_choice
+    from understudy.pipeline.students import run_students
+
+    assert model is not None
+    with people_on_stderr(), say_how_to_continue("with the stage that it was in"):
+        result = run_students(
+            model,
+            students,
+            lose=lose,
+            output_dir=output_dir,
+            settings=settings,
+            overwrite=overwrite,
+            **given,
+        )
+        print_choice(result)
     if as_json:
         print_json(result)

@@ -81,6 +81,32 @@ def print_students(results: Mapping[str, StageResult]) -> None:
         console.print(f"{name} is in {result.output_dir}")
 
 
+def print_choice(result: StageResult) -> None:
+    """Print what each of several students costs and loses, and which was chosen."""
+    from understudy.report.figures import points
+    from understudy.report.frontier import describe_choice
+
+    content, console = result.content, Console(stderr=True, highlight=False)
+    table = Table(title=f"{content['task']}: {result.output_dir}", title_justify="left")
+    for heading in ("", content["metric"], "points (95 %)", "file", "1 text"):
+        table.add_column(heading, justify="left" if not heading else "right", overflow="fold")
+    for name, one in {**content["teachers"], **content["students"]}.items():
+        lost = ""
+        if "difference" in one:
+            value, low, high = (points(one["difference"][side]) for side in ("value", "low", "high"))
+            lost = f"{value} ({low} to {high})"
+        size, time = f"{one['megabytes']:.1f} MB", f"{one['milliseconds']:.1f} ms"
+        shown = f"[bold green]{name}[/]" if name == content["chosen"] else name
+        table.add_row(shown, f"{one['score']['value']:.3f}", lost, size, time)
+    console.print(table)
+    where = _short(result.output_dir)
+    console.print(f"Report:    {where}/report.html", soft_wrap=True)
+    if content["chosen"] is not None:
+        console.print(f"Artifact:  {where}/{content['chosen']}/artifact", soft_wrap=True)
+    colour = "green" if content["chosen"] is not None else "red"
+    console.print(describe_choice(content), style=f"bold {colour}", soft_wrap=True)
+
+
 def print_augmented(result: StageResult) -> None:
     """Print a few variants, how many there are, and how many were dropped."""
     counts, console = result.content["augmented"], Console(stderr=True, highlight=False, soft_wrap=True)

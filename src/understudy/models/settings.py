@@ -27,11 +27,22 @@ SHAPES: Mapping[str, Mapping[str, int]] = {
     }.items()
 }
 _TARGET = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(ms|MB)", re.IGNORECASE)
+_LOSS = re.compile(r"lose\s+(\d+(?:\.\d+)?|\.\d+)\s+points?", re.IGNORECASE)
 _FREE_SHAPE = re.compile(r"(\d+)l-(\d+)d")
 
 Size = Annotated[int, Field(ge=1)]
 LayerChoice = Literal["first", "spaced", "last"]
 ProjectionKind = Literal["shared", "per-layer", "none"]
+
+
+def parse_loss(text: str) -> float | None:
+    """Parse a target of lost points; None if it is one of time and size.
+
+    >>> parse_loss("lose 1.5 points"), parse_loss("2ms")
+    (1.5, None)
+    """
+    match = _LOSS.fullmatch(text.strip())
+    return float(match[1]) if match else None
 
 
 @dataclass(frozen=True)
@@ -52,12 +63,20 @@ def parse_target(text: str) -> Target:
     >>> parse_target("2ms, 12MB")
     Target(milliseconds=2.0, megabytes=12.0)
     """
+    if parse_loss(text) is not None:
+        raise RecipeError(
+            f'the target "{text}" needs several students, which run trains: understudy run … --target '
+            f'"{text}". A single student can have a time, a size or both, e.g. "2ms, 12MB".'
+        )
     found: dict[str, float] = {}
     for part in text.split(","):
         match = _TARGET.fullmatch(part.strip())
         name = {"ms": "milliseconds", "mb": "megabytes"}[match[2].lower()] if match else None
         if match is None or name is None or name in found or not float(match[1]):
-            raise RecipeError(f'a target must be a time, a size or both, e.g. "2ms, 12MB"; got {text!r}.')
+            raise RecipeError(
+                f'a target must be a time, a size or both, e.g. "2ms, 12MB"; or, with run, points that may '
+                f'be lost, e.g. "lose 1 point"; got {text!r}.'
+            )
         found[name] = float(match[1])
     return Target(**found)
 

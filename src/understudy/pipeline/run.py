@@ -38,6 +38,7 @@ from understudy.recipe.resolve import input_paths
 from understudy.report.page import REPORT
 from understudy.training.cpu import tune_cpu
 from understudy.training.precision import hardware_precision
+from understudy.training.shared import SharedTeacher
 from understudy.workspace.folders import (
     INPUTS,
     RECIPE,
@@ -172,6 +173,7 @@ def run_from_recipe(
     *,
     overwrite: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
+    shared: SharedTeacher | None = None,
 ) -> Distilled:
     """Run all stages of a recipe. See `run`."""
     started = time.monotonic()
@@ -183,9 +185,7 @@ def run_from_recipe(
     refuse(findings)
     tune_cpu()
     output_dir.mkdir(parents=True, exist_ok=True)
-    is_continued = (output_dir / STATE).exists() and not overwrite
-    if not is_continued:
-        _write_state(output_dir, {})
+    is_continued = start_state(output_dir, overwrite=overwrite)
     (output_dir / RESULT).unlink(missing_ok=True)  # left by the previous run
     write_atomically(output_dir / RECIPE, recipe.to_yaml())
     announce(planned.data)
@@ -193,12 +193,12 @@ def run_from_recipe(
     # Otherwise each stage would repeat the announcement.
     logging.getLogger(announce.__module__).setLevel(logging.WARNING)
     try:
-        stages = list(stages_of(planned, callbacks))
+        stages = list(stages_of(planned, callbacks, shared))
         is_new = not any((output_dir / stage.finished).exists() for stage in stages)
         announce_rows(planned)
         if is_new:
             announce_time(planned)
-        seconds = _make_all(stages, output_dir)
+        seconds = make_all(stages, output_dir)
         logger.info(
             "%s took %s.", "This call" if is_continued else "All of it", _clock(time.monotonic() - started)
         )
@@ -249,7 +249,7 @@ def announce_precision(recipe: Recipe) -> None:
         logger.info("Precision: %s (the recipe says so)", recipe.precision)
 
 
-def _make_all(stages: Sequence[Stage], output_dir: Path) -> dict[str, float]:
+def make_all(stages: Sequence[Stage], output_dir: Path) -> dict[str, float]:
     """Run the stages that are not up to date; return the seconds each stage took when it was last run."""
     for number, stage in enumerate(stages, 1):
         place = f"[{number}/{len(stages)}]"
@@ -262,6 +262,14 @@ def _make_all(stages: Sequence[Stage], output_dir: Path) -> dict[str, float]:
         logger.info("%s ✓ %s %s%s", place, stage.title, took, f": {figures}" if figures else "")
     taken: dict[str, float] = _read_state(output_dir).get(SECONDS, {})
     return {stage.name: taken[stage.name] for stage in stages if stage.name in taken}
+
+
+def start_state(output_dir: Path, *, overwrite: bool) -> bool:
+    """Begin to note which stages are up to date; return whether there are notes of an earlier call."""
+    is_continued = (output_dir / STATE).exists() and not overwrite
+    if not is_continued:
+        _write_state(output_dir, {})
+    return is_continued
 
 
 def _read_state(output_dir: Path) -> dict[str, Any]:

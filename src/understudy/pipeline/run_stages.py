@@ -36,6 +36,7 @@ from understudy.stages.distill import distill_from_recipe
 from understudy.stages.evaluate import evaluate
 from understudy.stages.export import export
 from understudy.stages.finetune import finetune_from_recipe
+from understudy.training.shared import SharedTeacher
 from understudy.workspace.artifact_folder import add_speed_to_card
 from understudy.workspace.folders import (
     ARTIFACT_FOLDER,
@@ -75,7 +76,9 @@ class Stage:
     parts: Mapping[str, Callable[[], Mapping[str, Any]]] = field(default_factory=dict)
 
 
-def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) -> Iterator[Stage]:
+def stages_of(
+    planned: PlannedRun, callbacks: Sequence[TrainerCallback] = (), shared: SharedTeacher | None = None
+) -> Iterator[Stage]:
     """Yield the stages of a run in order. A stage's inputs are evaluated when its turn comes."""
     recipe, folder, data = planned.recipe, planned.output_dir, planned.data
     teacher = planned.teacher if planned.fine_tuned else str(folder / TEACHER)
@@ -130,7 +133,7 @@ def stages_of(planned: PlannedRun, callbacks: Sequence[TrainerCallback] = ()) ->
     def distil() -> None:
         if (folder / DISTILLED / RECIPE).exists():  # same layers, but other prediction settings
             write_atomically(folder / DISTILLED / RECIPE, distill_part_recipe.to_yaml())
-        distill_from_recipe(distill_part_recipe, folder / DISTILLED, callbacks=callbacks)
+        distill_from_recipe(distill_part_recipe, folder / DISTILLED, callbacks=callbacks, shared=shared)
 
     yield Stage(
         DISTILLED,

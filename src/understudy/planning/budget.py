@@ -147,6 +147,17 @@ def candidate_shapes(config: Any, *, cut: bool = False) -> list[Shape]:
     return sorted(shapes, key=_capacity)
 
 
+def smaller_shapes(config: Any) -> list[Shape]:
+    """Return shapes for a search by score, from half of the teacher's layers down, each about half as large.
+
+    For a teacher of 12 layers of 384 they are 6l-384d, 4l-336d, 3l-288d, 2l-240d and 2l-144d.
+    """
+    layers, width, widths = config.num_hidden_layers, config.hidden_size, _widths(config)
+    shares = ((2, 1.0), (3, 0.875), (4, 0.75), (6, 0.625), (6, 0.375))
+    shapes = [Shape(max(1, round(layers / part)), _near(widths, share * width)) for part, share in shares]
+    return list(dict.fromkeys(shapes))
+
+
 def _widths(config: Any) -> list[int]:
     heads, width = config.num_attention_heads, config.hidden_size
     return sorted({max(1, round(width * step / _WIDTHS / heads)) * heads for step in range(2, _WIDTHS + 1)})

@@ -185,6 +185,30 @@ def scores(names: Sequence[str], figures: Sequence[Mapping[str, float]], *, metr
         return _svg(figure, f"{metric} with 95 % intervals")
 
 
+def frontier(models: Mapping[str, tuple[float, float]], *, chosen: str | None, axis: str, metric: str) -> str:
+    """Plot score against cost, a dot for each model and a ring around the chosen one.
+
+    Args:
+        models: the cost and the score of each.
+        axis: what the cost is.
+    """
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(4.6, 3.6), layout="constrained")
+        axes = figure.add_subplot()
+        for name, (cost, score) in models.items():
+            axes.plot(cost, score, "o", color=_colour(name))
+            axes.annotate(name, (cost, score), xytext=(6, -4), textcoords="offset points", fontsize=8)
+            if name == chosen:
+                axes.plot(cost, score, "o", markersize=14, fillstyle="none", color=STUDENT_COLOUR)
+        axes.set_xscale("log")
+        axes.margins(x=0.35, y=0.15)
+        costs = sorted({cost for cost, _ in models.values()})
+        axes.set_xticks(costs, [f"{cost:.3g}" for cost in costs], fontsize=8, rotation=45)
+        axes.minorticks_off()
+        axes.set(xlabel=axis, ylabel=metric)
+        return _svg(figure, f"{metric} against {axis}")
+
+
 def _colour(name: str) -> str:
     return TEACHER_COLOUR if name.startswith("teacher") else STUDENT_COLOUR
 

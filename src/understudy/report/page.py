@@ -60,7 +60,7 @@ def write_report(folder: Path, *, teacher: str, summary: Mapping[str, Any]) -> N
     title = f"{summary['task']}: student and teacher"
     body = "\n".join(one for one in sections if one)
     style = (resources.files("understudy") / "report" / "style.css").read_text("utf-8")
-    write_atomically(folder / REPORT, _PAGE.format(title=html.escape(title), style=style, body=body))
+    write_atomically(folder / REPORT, PAGE.format(title=html.escape(title), style=style, body=body))
 
 
 def _headline(summary: Mapping[str, Any]) -> str:
@@ -331,7 +331,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-_PAGE = """<!doctype html>
+PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
