@@ -1,12 +1,13 @@
 """What does it save to distil several students in one pass?
 
-Three students learn their teacher's layers, first one after the other, then together (`--student A,B,C`), for
-as many steps and on the same batches. Each is a command of its own; the seconds are those of the training
-steps, the memory is the peak of the process.
+Three students learn a task from one teacher by `--method joint`, first one after the other, then together
+(`--student A,B,C`), for as many steps and on the same batches. Each call is a process of its own. Seconds are
+counted from the end of a few first steps to the end of the last but one, because a student goes on to its
+scores when it has made its last; memory is the peak of the process.
 
     python benchmarks/together.py TEACHER --output-dir students
 
-TEACHER is a folder that `finetune` wrote. Nothing else may run beside it. `--quick` makes two steps and
+TEACHER is a folder that `finetune` wrote. Nothing else may run beside it. `--quick` makes a few steps and
 writes no results.
 """
 
@@ -15,16 +16,22 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import resource
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from runs import git_commit, machine, settings_options
+from transformers import TrainerCallback
+
+import understudy
+from runs import git_commit, machine
 
 RESULTS = Path(__file__).parent / "results" / "together.json"
-STUDENTS = ("6l-384d", "4l-312d", "2l-256d")
+STUDENTS = ("6l-384d", "4l-312d", "2l-240d")
+FIRST = 3  # steps that do not count
 
 
 def main() -> None:
@@ -33,34 +40,34 @@ def main() -> None:
     )
     parser.add_argument("teacher", type=Path)
     parser.add_argument("--output-dir", type=Path, default=Path("students"))
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=33)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--students", nargs="+", help="train these in this process, and print its figures")
     options = parser.parse_args()
+    if options.students:
+        print(json.dumps(distil(options)))
+        return
     if options.quick:
-        options.steps, options.rounds = 2, 1
-    alone: list[dict[str, Any]] = []
-    together: list[dict[str, Any]] = []
+        options.steps, options.rounds = FIRST + 2, 1
+    rounds = []
     for number in range(options.rounds):
         folder = options.output_dir / f"together-{number}"
-        alone.append({name: distil([name], folder / f"alone-{name}", options) for name in STUDENTS})
-        together.append(distil(STUDENTS, folder / "all", options))
-    ratios = [
-        one["seconds"] / sum(run["seconds"] for run in runs.values())
-        for one, runs in zip(together, alone, strict=True)
-    ]
-    equal = all(
-        one["weights"][name] == run["weights"][name]
-        for one, runs in zip(together, alone, strict=True)
-        for name, run in runs.items()
-    )
+        alone = {name: call([name], folder / f"alone-{name}", options) for name in STUDENTS}
+        together = call(STUDENTS, folder / "all", options)
+        weights = {name: one["weights"][name] for name, one in alone.items()}
+        rounds.append(
+            {
+                "ratio": round(together["seconds"] / sum(one["seconds"] for one in alone.values()), 3),
+                "weights_are_equal": weights == together["weights"],
+                "alone": alone,
+                "together": together,
+            }
+        )
     results = {
-        "time_ratio": round(sum(ratios) / len(ratios), 3),
-        "time_ratios": [round(ratio, 3) for ratio in ratios],
-        "weights_are_equal": equal,
-        "steps": options.steps,
-        "alone": alone,
-        "together": together,
+        "time_ratio": round(sum(one["ratio"] for one in rounds) / len(rounds), 3),
+        "steps": options.steps - 1 - FIRST,
+        "rounds": rounds,
         "machine": machine(),
         "commit": git_commit(),
     }
@@ -69,43 +76,58 @@ def main() -> None:
     print(json.dumps(results))
 
 
-def distil(students: Sequence[str], output: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Train the layers of some students; return seconds, the hashes of their weights, and peak memory."""
-    settings = {
-        "intermediate.training.max_steps": options.steps,
-        "intermediate.training.save_strategy": "no",
-        "intermediate.training.per_device_train_batch_size": 32,
-        "student.init": "cut",
-        "prediction.training.max_steps": 1,
-        "prediction.search": None,
+def call(students: Sequence[str], output: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Train some students in a process of their own; return its figures."""
+    command = [sys.executable, __file__, str(options.teacher), "--output-dir", str(output)]
+    command += ["--steps", str(options.steps), "--students", *students]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def distil(options: argparse.Namespace) -> dict[str, Any]:
+    """Train some students; return seconds, the hashes of their weights, and peak memory."""
+    clock = Clock(len(options.students))
+    training = {
+        "max_steps": options.steps,
+        "per_device_train_batch_size": 32,
+        "learning_rate": 3e-4,
+        "save_strategy": "no",
+        "eval_strategy": "no",
+        "load_best_model_at_end": None,
+        "report_to": "none",
     }
-    command = [sys.executable, "-c", _MEASURED, "distill", str(options.teacher), "--overwrite"]
-    command += ["--student", ",".join(students), *settings_options(settings), "--output-dir", str(output)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    folders = [output / name if len(students) > 1 else output for name in students]
-    stages = [json.loads((folder / "intermediate" / "result.json").read_text()) for folder in folders]
+    settings = {f"joint.training.{name}": value for name, value in training.items()}
+    settings |= {"joint.search": None, "student.init": "cut", "data.max_rows": 32 * options.steps}
+    understudy.distill_students(
+        options.teacher,
+        options.students,
+        method="joint",
+        output_dir=options.output_dir,
+        settings=settings,
+        callbacks=[clock],
+        overwrite=True,
+    )
+    files = {name: options.output_dir / name / "student" / "model.safetensors" for name in options.students}
     return {
-        # Together, each one's training lasts as long as all of them.
-        "seconds": max(stage["seconds"]["training"] for stage in stages),
-        "memory_mb": round(int(done.stdout.split()[-1]) / 1024),
-        "weights": {
-            name: hashlib.sha256(
-                (folder / "intermediate" / "student" / "model.safetensors").read_bytes()
-            ).hexdigest()
-            for name, folder in zip(students, folders, strict=True)
-        },
+        "seconds": round(clock.ends[options.steps - 1] - clock.ends[FIRST], 2),
+        "memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "weights": {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()},
     }
 
 
-_MEASURED = """
-import resource, sys
-from understudy.cli.app import app
-try:
-    app(sys.argv[1:])
-except SystemExit as stopped:
-    if stopped.code: raise
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-"""
+class Clock(TrainerCallback):
+    """Notes when all students have finished a step."""
+
+    def __init__(self, num_students: int) -> None:
+        self.num_students = num_students
+        self.finished: dict[int, int] = {}
+        self.ends: dict[int, float] = {}
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.finished[state.global_step] = self.finished.get(state.global_step, 0) + 1
+        if self.finished[state.global_step] == self.num_students:
+            self.ends[state.global_step] = time.perf_counter()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import re
 import shutil
 import subprocess
@@ -21,16 +22,25 @@ import torch
 import yaml
 from exported import FAMILIES, TRAINING, fine_tune, write_encoder
 from kinds import EXAMPLES, same
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    PreTrainedTokenizerFast,
+)
 from typer.testing import CliRunner
 
 import understudy
-from understudy.artifacts.int8 import parts_of
+from understudy.artifacts.int8 import parts_of, quantize
+from understudy.artifacts.onnx import export_onnx
+from understudy.artifacts.session import open_file
 from understudy.cli.app import app
 from understudy.data.load import load_data
 from understudy.data.settings import DataSettings
 from understudy.errors import DataError, ModelError, OutputError, RecipeError
 from understudy.files import hash_file
+from understudy.kinds import get_kind
 from understudy.kinds.tasks import get_task
 from understudy.predictor import Predictor
 from understudy.recipe.load import load_recipe
@@ -105,15 +115,43 @@ def test_every_kind_and_every_family(
     model = fine_tune(encoder, kind, tmp_path, steps=EXAMPLES[kind].steps if family == "bert" else 5)
     # One that has learnt nothing yet may lose anything.
     tolerance = 0.5 if family == "bert" else 100.0
-    content = understudy.export(model, output_dir=tmp_path / "out", tolerance=tolerance, speed=False).content
+    given: dict[str, Any] = {"tolerance": tolerance, "int4": True, "speed": False}
+    content = understudy.export(model, output_dir=tmp_path / "out", **given).content
     assert content["details"]["gate"]["fp32"]["max_difference"] < 1e-4
     assert content["details"]["gate"]["int8"]["tried"][-1]["points_lost"] <= tolerance
     check_answers(kind, model, tmp_path / "out")
     sizes = {name: one["bytes"] for name, one in content["models"].items()}
-    assert sizes["int8"] < sizes["fp32"]
+    assert max(sizes["int8"], sizes["int4"]) < sizes["fp32"]
+    assert content["default"] == "int8"
     parts = list(parts_of(tmp_path / "out" / "onnx" / "model.onnx"))
     assert [part for part in parts if part.startswith("layer")] == ["layer 1", "layer 2"]
     assert {"embeddings", "head"} <= set(parts)
+
+
+def test_embeddings_of_4_bits_are_smaller_and_close(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    config = BertConfig(
+        vocab_size=4_000, hidden_size=96, num_hidden_layers=2, num_attention_heads=4, intermediate_size=192
+    )
+    torch.manual_seed(0)
+    model = BertForSequenceClassification(config).eval()
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    export_onnx(model, get_kind("classification"), names, tmp_path / "fp32.onnx")
+    handlers = list(logging.getLogger().handlers)
+    ids = torch.randint(5, 4_000, (8, 20)).numpy()
+    arrays = dict(zip(names, (ids, np.ones_like(ids), np.zeros_like(ids)), strict=True))
+    logits, sizes = {}, {}
+    for bits in (4, 8):
+        file = tmp_path / f"{bits}.onnx"
+        quantize(tmp_path / "fp32.onnx", file, embedding_bits=bits)  # type: ignore[arg-type]
+        (logits[bits],) = open_file(file, "onnxruntime", names, ("logits",), threads=1)(arrays)
+        sizes[bits] = file.stat().st_size
+    assert logging.getLogger().handlers == handlers
+    # 5 bits for each number of an embedding, with scales and zero points, instead of 8.
+    assert sizes[8] - sizes[4] > 0.3 * 4_000 * 96
+    (exact,) = open_file(tmp_path / "fp32.onnx", "onnxruntime", names, ("logits",), threads=1)(arrays)
+    assert np.abs(logits[4] - exact).max() < 0.1 * np.abs(exact).max()
 
 
 def test_probabilities_are_torchs_and_batches_do_not_matter(shipped: tuple[Path, Path]) -> None:

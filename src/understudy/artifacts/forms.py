@@ -1,4 +1,4 @@
-"""The forms of an exported model, each run and scored: fp32, int8, OpenVINO."""
+"""The forms of an exported model, each run and scored: fp32, int8, int4, OpenVINO."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 # The names that transformers.js expects.
-FP32, INT8 = "onnx/model.onnx", "onnx/model_quantized.onnx"
+FP32, INT8, INT4 = "onnx/model.onnx", "onnx/model_quantized.onnx", "onnx/model_q4.onnx"
 
 
 OPENVINO = "openvino/model_int8.xml"
@@ -138,14 +138,20 @@ class FormMaker:
 
     def int8(self) -> None:
         """Quantise weights to 8 bits, all of them or as many as keep the score."""
-        source, target = self.folder / FP32, self.folder / INT8
-        parts = list(parts_of(source))
+        self._quantize("int8", self.folder / INT8, embedding_bits=8)
+
+    def int4(self) -> None:
+        """Quantise embeddings to 4 bits and all other weights to 8."""
+        self._quantize("int4", self.folder / INT4, embedding_bits=4)
+
+    def _quantize(self, name: str, target: Path, *, embedding_bits: Literal[4, 8]) -> None:
+        source = self.folder / FP32
 
         def make(keep: Sequence[str]) -> Path:
-            quantize(source, target, keep=keep)
+            quantize(source, target, keep=keep, embedding_bits=embedding_bits)
             return target
 
-        self._gate("int8", "onnxruntime", parts, make, [target])
+        self._gate(name, "onnxruntime", list(parts_of(source)), make, [target])
 
     def openvino(self) -> None:
         """Quantise weights and activations to 8 bits, with ranges from training rows."""

@@ -47,7 +47,7 @@ def quantize_less(
             raise ModelError(
                 f"int8 loses {tried[0]['points_lost']} points, and {least} at the least with some parts left "
                 f"in fp32; {tolerance:g} are allowed. Allow more with --tolerance (in a recipe "
-                "export.tolerance), or leave this form out: --no-int8, or no --openvino."
+                "export.tolerance), or leave this form out: --no-int8, no --int4 or no --openvino."
             )
         kept.append(order[len(kept)])
 

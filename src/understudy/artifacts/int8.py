@@ -1,4 +1,7 @@
-"""Quantise an ONNX file's weights to 8 bits, by parts: the embeddings, each layer, the head."""
+"""Quantise an ONNX file's weights to 8 bits, by parts: the embeddings, each layer, the head.
+
+The embeddings can have 4 bits instead. They are most of a small student, and are looked up, not multiplied.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import logging
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import onnx
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -18,6 +22,7 @@ from understudy.models.families import stack_names
 _QUANTIZED = ("MatMul", "Gemm", "Gather")
 EMBEDDINGS, HEAD = "embeddings", "head"
 _EMBEDDINGS = re.compile("embeddings|embedding_hidden")  # the latter is ALBERT's
+_BLOCK = 32  # numbers of 4 bits that share a scale
 
 
 def parts_of(file: Path) -> dict[str, list[str]]:
@@ -43,11 +48,14 @@ def _part(node: Any) -> str:
     return EMBEDDINGS if _EMBEDDINGS.search(scopes) else HEAD
 
 
-def quantize(source: Path, target: Path, *, keep: Collection[str] = ()) -> None:
+def quantize(
+    source: Path, target: Path, *, keep: Collection[str] = (), embedding_bits: Literal[4, 8] = 8
+) -> None:
     """Quantise an ONNX file's weights; activations are quantised dynamically, tensor by tensor.
 
     Args:
         keep: parts to leave in fp32.
+        embedding_bits: with 4, every 32 numbers of an embedding have a scale and a zero point.
     """
     parts = parts_of(source) if keep else {}  # parts_of reads the whole file
     kept = [name for part, names in parts.items() if part in keep for name in names]
@@ -58,7 +66,7 @@ def quantize(source: Path, target: Path, *, keep: Collection[str] = ()) -> None:
         quantize_dynamic(
             source,
             target,
-            op_types_to_quantize=["MatMul", "Gather"],
+            op_types_to_quantize=["MatMul", "Gather"] if embedding_bits == 8 else ["MatMul"],
             weight_type=QuantType.QInt8,
             per_channel=True,
             # 7 bits for the weights of products: with 8, the sums overflow on CPUs without VNNI, and a
@@ -67,5 +75,23 @@ def quantize(source: Path, target: Path, *, keep: Collection[str] = ()) -> None:
             # A Gemm is renamed when it becomes a MatMul.
             nodes_to_exclude=[*kept, *(f"{name}_MatMul" for name in kept)],
         )
+        if embedding_bits == 4:
+            _quantize_embeddings(target, kept)
     finally:
         root.setLevel(level)
+
+
+def _quantize_embeddings(file: Path, kept: Collection[str]) -> None:
+    """Quantise the embeddings of an ONNX file to 4 bits, in place."""
+    root = logging.getLogger()
+    before = list(root.handlers)
+    from onnxruntime.quantization import matmul_nbits_quantizer as nbits
+
+    root.handlers[:] = before  # the module adds one when it is imported
+    settings = nbits.DefaultWeightOnlyQuantConfig(block_size=_BLOCK, op_types_to_quantize=("Gather",))
+    model = onnx.load(file)
+    quantizer = nbits.MatMulNBitsQuantizer(model, algo_config=settings, nodes_to_exclude=list(kept))
+    # The padding token's zeros have a scale of 0, whatever is divided by it.
+    with np.errstate(invalid="ignore", divide="ignore"):
+        quantizer.process()
+    onnx.save(quantizer.model.model, file)

@@ -79,7 +79,7 @@ def distill_command(
 
     Several students in about the time of the largest, each in a folder of its name:
 
-    `understudy distill teachers/sst2 --student 6l-384d,4l-312d,2l-256d --output-dir students/sst2`
+    `understudy distill teachers/sst2 --student 6l-384d,4l-312d,2l-240d --output-dir students/sst2`
 
     The student is saved in `student/` and loads with plain transformers. After an interruption, run the same
     command again to resume.

@@ -30,6 +30,9 @@ def export_command(
         float, typer.Option("--tolerance", min=0.0, help="Points that int8 may lose on a dev set.")
     ] = 0.5,
     int8: Annotated[bool, typer.Option("--int8/--no-int8", metavar="", help="Quantise to int8.")] = True,
+    int4: Annotated[
+        bool, typer.Option("--int4", metavar="", help="Write a smaller file too: embeddings of 4 bits.")
+    ] = False,
     openvino: Annotated[
         bool, typer.Option("--openvino", metavar="", help="Write int8 for OpenVINO too (extra `openvino`).")
     ] = False,
@@ -86,6 +89,7 @@ def export_command(
             **given,
             tolerance=tolerance,
             int8=int8,
+            int4=int4,
             openvino=openvino,
             speed=speed,
             overwrite=overwrite,

@@ -178,6 +178,7 @@ def stages_of(
             folder / DISTILLED,
             output_dir=folder / ARTIFACT_FOLDER,
             tolerance=shipped.tolerance,
+            int4=shipped.int4,
             openvino=shipped.openvino,
             speed=False,  # timed next to its teacher in a later stage
         ),

@@ -36,6 +36,8 @@ class ExportSettings(BaseModel):
 
     tolerance: Annotated[float, Field(ge=0.0)] = 0.5
     """How many points of the first metric int8 may lose."""
+    int4: bool = False
+    """Also write a form whose embeddings have 4 bits."""
     openvino: bool = False
     """Also write int8 for OpenVINO; needs the extra `openvino`."""
     teacher_int8: bool = True

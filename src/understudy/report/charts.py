@@ -12,6 +12,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 from numpy.typing import NDArray
 
 # One hue from light to dark for layers, and two distinct ones for student and teacher.
@@ -185,25 +186,30 @@ def scores(names: Sequence[str], figures: Sequence[Mapping[str, float]], *, metr
         return _svg(figure, f"{metric} with 95 % intervals")
 
 
-def frontier(models: Mapping[str, tuple[float, float]], *, chosen: str | None, axis: str, metric: str) -> str:
-    """Plot score against cost, a dot for each model and a ring around the chosen one.
+def frontier(
+    models: Mapping[str, tuple[float, Mapping[str, float]]], *, chosen: str | None, axis: str, metric: str
+) -> str:
+    """Plot score against cost: a dot with its 95 % interval for each model, and a ring around the chosen one.
 
     Args:
-        models: the cost and the score of each.
+        models: the cost of each, and its score with `value`, `low` and `high`.
         axis: what the cost is.
     """
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(4.6, 3.6), layout="constrained")
         axes = figure.add_subplot()
-        for name, (cost, score) in models.items():
-            axes.plot(cost, score, "o", color=_colour(name))
-            axes.annotate(name, (cost, score), xytext=(6, -4), textcoords="offset points", fontsize=8)
+        for place, (name, (cost, score)) in enumerate(models.items()):
+            axes.plot([cost, cost], [score["low"], score["high"]], color=_colour(name), alpha=0.4)
+            axes.plot(cost, score["value"], "o", color=_colour(name))
+            # Neighbours often have the same score: names are above and below in turns.
+            spot = (7, 5 if place % 2 else -11)
+            axes.annotate(name, (cost, score["value"]), xytext=spot, textcoords="offset points", fontsize=8)
             if name == chosen:
-                axes.plot(cost, score, "o", markersize=14, fillstyle="none", color=STUDENT_COLOUR)
+                axes.plot(cost, score["value"], "o", markersize=14, fillstyle="none", color=STUDENT_COLOUR)
         axes.set_xscale("log")
-        axes.margins(x=0.35, y=0.15)
-        costs = sorted({cost for cost, _ in models.values()})
-        axes.set_xticks(costs, [f"{cost:.3g}" for cost in costs], fontsize=8, rotation=45)
+        axes.margins(x=0.3, y=0.1)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
         axes.set(xlabel=axis, ylabel=metric)
         return _svg(figure, f"{metric} against {axis}")

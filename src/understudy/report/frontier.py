@@ -83,7 +83,7 @@ def write_frontier(folder: Path, content: Mapping[str, Any]) -> None:
     """Write report.html with a picture of all students, a table, and links to their own reports."""
     metric, lines = content["metric"], []
     shown = {
-        name: (one["milliseconds"], one["megabytes"], one["score"]["value"])
+        name: (one["milliseconds"], one["megabytes"], one["score"])
         for name, one in {**content["teachers"], **content["students"]}.items()
     }
     for name, (milliseconds, megabytes, score) in shown.items():
@@ -91,11 +91,12 @@ def write_frontier(folder: Path, content: Mapping[str, Any]) -> None:
         title = f"<a href='{safe(name)}/{REPORT}'>{safe(name)}</a>" if student else safe(name)
         if name == content["chosen"]:
             title += "<small>chosen</small>"
+        shown_score = with_note(f"{score['value']:.3f}", f"{score['low']:.3f}–{score['high']:.3f}")
         lost = ""
         if student is not None:
             value, low, high = (points(student["difference"][side]) for side in ("value", "low", "high"))
             lost = with_note(value, f"{low} to {high}")
-        lines.append([title, f"{score:.3f}", lost, f"{megabytes:.1f} MB", f"{milliseconds:.1f} ms"])
+        lines.append([title, shown_score, lost, f"{megabytes:.1f} MB", f"{milliseconds:.1f} ms"])
     pictures = [
         frontier(
             {name: (figures[place], figures[2]) for name, figures in shown.items()},

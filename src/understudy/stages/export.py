@@ -45,6 +45,7 @@ def export(
     settings: Sequence[str] | Mapping[str, Any] = (),
     tolerance: float = 0.5,
     int8: bool = True,
+    int4: bool = False,
     openvino: bool = False,
     speed: bool = True,
     overwrite: bool = False,
@@ -56,7 +57,8 @@ def export(
 
     Args:
         student: a folder or a hub name. A folder written by `distill` or `finetune` knows its task and data.
-        tolerance: how many points of the first metric int8 may lose on a development set.
+        tolerance: how many points of the first metric a quantised form may lose on a development set.
+        int4: also write a form whose embeddings have 4 bits: smaller, and a little slower.
         openvino: also write int8 for OpenVINO, calibrated on training rows; needs the extra `openvino`.
         speed: time the forms against torch, for the model card.
         output_dir: gets the artifact.
@@ -82,6 +84,8 @@ def export(
         maker.fp32()
         if int8:
             maker.int8()
+        if int4:
+            maker.int4()
         if openvino:
             maker.openvino()
         artifact = _describe(subject, run, maker)
