@@ -18,12 +18,13 @@ import understudy
 
 @pytest.fixture(scope="session")
 def artifacts(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """An artifact of every kind, which has learnt next to nothing, in fp32."""
+    """An artifact of every kind, which has learnt next to nothing, in fp32; one of them also in int4."""
     made = {}
     for kind in EXAMPLES:
         folder = tmp_path_factory.mktemp(kind)
         model = fine_tune(encoder, kind, folder, steps=3)
-        understudy.export(model, output_dir=folder / "artifact", int8=False, speed=False)
+        options = {"int8": False, "int4": kind == "classification", "tolerance": 100.0, "speed": False}
+        understudy.export(model, output_dir=folder / "artifact", **options)  # type: ignore[arg-type]
         made[kind] = folder / "artifact"
     made["embedding"] = _embeddings(encoder, tmp_path_factory.mktemp("embedding"))
     return made

@@ -53,7 +53,14 @@ def asked(
     folder = tmp_path_factory.mktemp("sites")
     for kind, artifact in artifacts.items():
         write_site(artifact, folder / kind)
-    return ask_pages(folder, rows, MODULES, pictures=os.environ.get("BROWSER_PICTURES"), seconds=600)
+    write_site(artifacts["classification"], folder / "int4", model="int4")
+    return ask_pages(
+        folder,
+        {**rows, "int4": rows["classification"]},
+        MODULES,
+        pictures=os.environ.get("BROWSER_PICTURES"),
+        seconds=600,
+    )
 
 
 def in_characters(prediction: Any, row: dict[str, Any]) -> Any:
@@ -98,6 +105,14 @@ def test_every_kind_answers_as_its_predictor(
     ]
     assert wrong == []
     assert asked[kind]["errors"] == []
+
+
+def test_embeddings_of_4_bits_run_in_a_browser(
+    artifacts: dict[str, Path], rows: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    predict = Predictor(artifacts["classification"], model="int4", threads=1)
+    for row, found in zip(rows["classification"], asked["int4"]["predictions"], strict=True):
+        assert found["probabilities"] == pytest.approx(predict(row)["probabilities"], abs=1e-2)
 
 
 @pytest.mark.parametrize("kind", [*EXAMPLES, "embedding"])

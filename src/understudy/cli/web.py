@@ -12,6 +12,9 @@ from understudy.cli.options import OutputOption
 def web_command(
     artifact: Annotated[str, typer.Argument(help="Artifact's folder.", show_default=False)],
     output_dir: OutputOption,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Form to load: int8, int4 or fp32; default: the artifact's.")
+    ] = None,
 ) -> None:
     """Write a page that runs a student in its visitor's browser.
 
@@ -25,7 +28,7 @@ def web_command(
     """
     from understudy.web.site import write_site
 
-    site = write_site(artifact, output_dir)
+    site = write_site(artifact, output_dir, model=model)
     total = sum(site.bytes.values()) / 1e6
     typer.echo(
         f"{site.folder}: a first visit loads {total:.1f} MB, {len(site.bytes)} files. Try it: python -m "

@@ -11,7 +11,7 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from string import Template
@@ -46,18 +46,20 @@ class Site:
     bytes: dict[str, int]
 
 
-def write_site(artifact: str | Path, output_dir: str | Path) -> Site:
+def write_site(artifact: str | Path, output_dir: str | Path, *, model: str | None = None) -> Site:
     """Write a page, and the files that JavaScript can import, for an artifact.
 
     Args:
         artifact: a folder that `understudy export` or `run` wrote.
+        model: the form that the page loads, e.g. `int4`. Defaults to the artifact's.
         output_dir: gets the files; must be new or empty, or hold a page of ours.
     """
     source, target = Path(artifact).expanduser(), Path(output_dir).expanduser()
     described = read_artifact(source)
-    chosen = described.models[described.default]
+    chosen = described.choose(model)
+    described = replace(described, default=model or described.default)
     if chosen.engine != "onnxruntime":
-        raise ModelError(f"the artifact's default is of {chosen.engine}, which browsers do not run.")
+        raise ModelError(f"{described.default} is of {chosen.engine}, which browsers do not run.")
     if target.is_dir() and any(target.iterdir()) and not (target / "student.js").is_file():
         raise OutputError(
             f"{target} is not empty, and understudy did not write it. Use another --output-dir."
@@ -69,7 +71,8 @@ def write_site(artifact: str | Path, output_dir: str | Path) -> Site:
     for file in (chosen.file, TOKENIZER, "tokenizer_config.json"):
         (target / "artifact" / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(checked_file(source, described, file), target / "artifact" / file)
-    shutil.copy2(source / ARTIFACT, target / "artifact" / ARTIFACT)
+    content = json.loads((source / ARTIFACT).read_text("utf-8")) | {"default": described.default}
+    (target / "artifact" / ARTIFACT).write_text(json.dumps(content, indent=2) + "\n", "utf-8")
     shutil.copytree(vendor, target / "vendor")
     for name in ("student.js", "student.d.ts", "worker.js", "page.js"):
         shutil.copy2(PAGE / name, target / name)
@@ -81,9 +84,9 @@ def write_site(artifact: str | Path, output_dir: str | Path) -> Site:
         for path in target.rglob("*")
         if path.is_file() and path.name not in ("offline.js", "package.json", "student.d.ts")
     )
-    content = hashlib.sha256("".join(_hash(target / name) for name in files).encode()).hexdigest()[:16]
+    loaded = hashlib.sha256("".join(_hash(target / name) for name in files).encode()).hexdigest()[:16]
     offline = Template(_read("offline.js")).substitute(
-        version=content, files=json.dumps(["./", *(name for name in files if name != "index.html")])
+        version=loaded, files=json.dumps(["./", *(name for name in files if name != "index.html")])
     )
     (target / "offline.js").write_text(offline, "utf-8")
     return Site(target, {name: (target / name).stat().st_size for name in [*files, "offline.js"]})
