@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +13,14 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from teaching import QUIET, method_settings, train_teacher
 from transformers import PreTrainedModel, TrainerCallback
 from typer.testing import CliRunner
 
 import understudy
 from understudy.cli.app import app
+from understudy.errors import OutputError, RecipeError
 from understudy.training import trainer as trainer_module
 from understudy.training.shared import SharedTeacher
 
@@ -90,7 +93,7 @@ class StopOnce(TrainerCallback):
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("at", [1, 8])
+@pytest.mark.parametrize("at", [1, 8, 20, 28])  # the last two in the prediction stage
 def test_interrupted_students_continue_to_the_same_bits(at: int, teacher: Path, tmp_path: Path) -> None:
     settings = SETTINGS
     whole = understudy.distill_students(teacher, SHAPES, output_dir=tmp_path / "whole", settings=settings)
@@ -99,8 +102,9 @@ def test_interrupted_students_continue_to_the_same_bits(at: int, teacher: Path, 
         understudy.distill_students(
             teacher, SHAPES, output_dir=folder, settings=settings, callbacks=[StopOnce(at)]
         )
-    # The others have written a checkpoint after their step.
-    assert len(list(folder.glob("*/intermediate/training/checkpoint-*"))) >= 2
+    if at == 8:  # the others have written a checkpoint after their step
+        assert len(list(folder.glob("*/intermediate/training/checkpoint-*"))) >= 2
+    assert (folder / SHAPES[0] / "result.json").exists() == (at == 28)
     again = understudy.distill_students(teacher, SHAPES, output_dir=folder, settings=settings)
     assert {name: weights(folder / name) for name in again} == {
         name: weights(tmp_path / "whole" / name) for name in whole
@@ -166,10 +170,53 @@ def test_the_command_line_takes_several(teacher: Path, tmp_path: Path) -> None:
         command += ["--set", option]
     done = CliRunner().invoke(app, [*command, "--json"])
     assert done.exit_code == 0, done.output
-    made = [json.loads(line)["output_dir"] for line in done.stdout.splitlines()]
-    assert [Path(folder).name for folder in made] == ["2l-16d", "1l-8d"]
+    assert list(json.loads(done.stdout)["students"]) == ["2l-16d", "1l-8d"]
     assert "teacher" in done.stderr
     assert (tmp_path / "out" / "1l-8d" / "student" / "config.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("students", "settings", "message"),
+    [
+        (["1l-16d", ""], {}, "cannot be ''"),
+        (["1l-16d", "a/.."], {}, "cannot be '..'"),
+        (["1l-16d", "teacher/student"], {}, "cannot be 'teacher'"),
+        (["1l-16d", "1l-16d"], {}, "two students are called '1l-16d'"),
+        (["1l-16d", "2l-16d"], {"student.shape": "1l-8d"}, "student.shape is one student's"),
+        (["1l-16d", "2l-16d"], {"student.target": "2ms"}, "student.target is one student's"),
+    ],
+)
+def test_what_cannot_be_several_students(
+    students: list[str], settings: dict[str, Any], message: str, teacher: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(RecipeError, match=message):
+        understudy.distill_students(
+            teacher, students, output_dir=tmp_path / "out", settings=SETTINGS | settings
+        )
+
+
+def test_several_do_not_go_into_the_folder_of_one(teacher: Path, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("task: mrpc\n", "utf-8")
+    with pytest.raises(OutputError, match="holds a run of one student"):
+        understudy.distill_students(teacher, SHAPES, output_dir=tmp_path, settings=SETTINGS)
+
+
+def test_another_teacher_is_not_shared(teacher: Path, tmp_path: Path) -> None:
+    """A student with a smaller vocabulary reads other tokens."""
+    general = tmp_path / "general"
+    shutil.copytree(teacher, general)
+    recipe = understudy.load_recipe("tinybert-classification").model_dump(exclude_defaults=True)
+    recipe |= {"student": {"shape": "1l-16d", "vocabulary": {"size": 200}}, "task": "classification"}
+    file = tmp_path / "recipe.yaml"
+    file.write_text(yaml.safe_dump(recipe), "utf-8")
+    given: dict[str, Any] = {"recipe": file, "settings": SETTINGS}
+    alone = understudy.distill(teacher, student="1l-16d", output_dir=tmp_path / "alone", **given)
+    assert alone.content["vocabulary"]["size"] < alone.content["vocabulary"]["of"]
+    made = understudy.distill_students(
+        teacher, [str(general), "1l-16d"], output_dir=tmp_path / "both", **given
+    )
+    assert "vocabulary" not in made["general"].content
+    assert weights(tmp_path / "both" / "1l-16d") == weights(tmp_path / "alone")
 
 
 def test_random_states_are_each_students_own() -> None:

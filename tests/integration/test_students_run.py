@@ -13,12 +13,13 @@ from typer.testing import CliRunner
 
 import understudy
 from understudy.cli.app import app
-from understudy.errors import RecipeError
+from understudy.errors import PreflightError, RecipeError
 from understudy.pipeline import students as students_module
 from understudy.pipeline.student import Distilled
 from understudy.planning.budget import smaller_shapes
 from understudy.predictor import Predictor
 from understudy.recipe.recipe import Recipe
+from understudy.report.frontier import holds
 
 TRAINING = {"per_device_train_batch_size": 8, "learning_rate": 5e-3, "report_to": "none", "max_steps": 8}
 
@@ -50,6 +51,7 @@ def settings() -> dict[str, Any]:
         "prediction.search": None,
         "data.max_length": 32,
         "export.tolerance": 100.0,
+        "export.int4": True,
     }
 
 
@@ -136,6 +138,43 @@ def test_shapes_of_a_search_become_smaller() -> None:
         "2l-240d",
         "2l-144d",
     ]
+
+
+def test_exactly_the_allowed_points_may_be_lost() -> None:
+    score = {"accuracy": {"value": 0.93}}
+    shipped = {"accuracy": {"value": 0.92}}
+    run = {
+        "models": [
+            {"model": "teacher", "scores": score},
+            {"model": "student", "scores": shipped},
+            {"model": "student, int8", "scores": shipped},
+        ],
+        "split": "dev",
+        "difference": {"dev": {"accuracy": {"value": 0.92 - 0.93, "low": -0.02, "high": 0.0}}},
+        "constant": [],
+    }
+    assert holds(run, 1.0)
+    assert not holds(run, 0.9)
+
+
+def test_all_students_are_checked_before_the_first_is_trained(
+    encoder: Path, rows: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(PreflightError, match="1l-17d, student"):
+        understudy.run_students(
+            encoder,
+            ["1l-16d", "1l-17d"],
+            lose=1.0,
+            data={"train": str(rows), "dev": str(rows)},
+            settings=settings(),
+            output_dir=tmp_path / "out",
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_may_be_lost_is_said_once(encoder: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="Leave one out"):
+        understudy.run_students(encoder, lose=1.0, settings={"tolerate": 3.0}, output_dir=tmp_path / "out")
 
 
 def test_a_single_student_cannot_search(encoder: Path, rows: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from understudy.artifacts.artifact import ExportedModel
 from understudy.artifacts.gate import describe_loss, loses_too_much, quantize_less
-from understudy.artifacts.int8 import parts_of, quantize
+from understudy.artifacts.int8 import EMBEDDINGS, parts_of, quantize
 from understudy.artifacts.onnx import export_onnx
 from understudy.artifacts.session import open_file
 from understudy.data.encode import Collator
@@ -148,7 +148,11 @@ class FormMaker:
         source = self.folder / FP32
 
         def make(keep: Sequence[str]) -> Path:
-            quantize(source, target, keep=keep, embedding_bits=embedding_bits)
+            if embedding_bits == 4 and EMBEDDINGS in keep:  # they get 8 bits before they get 32
+                others = [part for part in keep if part != EMBEDDINGS]
+                quantize(source, target, keep=others)
+            else:
+                quantize(source, target, keep=keep, embedding_bits=embedding_bits)
             return target
 
         self._gate(name, "onnxruntime", list(parts_of(source)), make, [target])
@@ -198,7 +202,7 @@ class FormMaker:
             return found
 
         logger.info("Quantising: %s", name)
-        _, tried = quantize_less(make, points_lost, harm, tolerance=self.tolerance)
+        _, tried = quantize_less(make, points_lost, harm, tolerance=self.tolerance, name=name)
         is_above = tried[-1]["points_lost"] > self.tolerance  # and may be chance
         level = logging.WARNING if is_above else logging.INFO
         logger.log(level, "%s: %s", name, describe_loss(tried[-1], self.tolerance))

@@ -17,6 +17,7 @@ def quantize_less(
     harm: Callable[[], Mapping[str, float]],
     *,
     tolerance: float,
+    name: str = "int8",
 ) -> tuple[Made, list[dict[str, Any]]]:
     """Quantise everything, then fewer and fewer parts until the score is kept.
 
@@ -25,6 +26,7 @@ def quantize_less(
         points_lost: returns how much of its score a model loses, in hundredths, with its interval.
         harm: returns how much quantising each part alone changes the logits; called only if needed.
         tolerance: points that may be lost.
+        name: the form's, for a message.
 
     Returns:
         The model, and the attempts: parts kept in fp32, and points lost.
@@ -45,8 +47,8 @@ def quantize_less(
         if len(kept) >= len(order) - 1:  # quantising nothing would give the fp32 model
             least = min(one["points_lost"] for one in tried)
             raise ModelError(
-                f"int8 loses {tried[0]['points_lost']} points, and {least} at the least with some parts left "
-                f"in fp32; {tolerance:g} are allowed. Allow more with --tolerance (in a recipe "
+                f"{name} loses {tried[0]['points_lost']} points, and {least} at the least with some parts "
+                f"left in fp32; {tolerance:g} are allowed. Allow more with --tolerance (in a recipe "
                 "export.tolerance), or leave this form out: --no-int8, no --int4 or no --openvino."
             )
         kept.append(order[len(kept)])

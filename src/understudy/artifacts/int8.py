@@ -91,7 +91,7 @@ def _quantize_embeddings(file: Path, kept: Collection[str]) -> None:
     settings = nbits.DefaultWeightOnlyQuantConfig(block_size=_BLOCK, op_types_to_quantize=("Gather",))
     model = onnx.load(file)
     quantizer = nbits.MatMulNBitsQuantizer(model, algo_config=settings, nodes_to_exclude=list(kept))
-    # The padding token's zeros have a scale of 0, whatever is divided by it.
+    # The zeros of a padding token have a scale of 0, and are divided by it.
     with np.errstate(invalid="ignore", divide="ignore"):
         quantizer.process()
     onnx.save(quantizer.model.model, file)

@@ -60,12 +60,11 @@ def print_error(error: Exception) -> None:
     console.print(f"[bold red]{type(error).__name__}[/]: {escape(str(error))}")
 
 
-def print_json(*results: StageResult) -> None:
-    """Print a JSON object per result on standard output, from the first process of a distributed run."""
-    for result in results:
-        content: dict[str, Any] = dict(result.content)
-        if not content:
-            continue
-        if result.output_dir is not None:
-            content["output_dir"] = str(result.output_dir)
-        print(json.dumps(content, ensure_ascii=False))
+def print_json(result: StageResult) -> None:
+    """Print one JSON object on standard output, from the first process of a distributed run."""
+    if not result.content:
+        return
+    content: dict[str, Any] = dict(result.content)
+    if result.output_dir is not None:
+        content["output_dir"] = str(result.output_dir)
+    print(json.dumps(content, ensure_ascii=False))

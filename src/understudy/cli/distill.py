@@ -77,7 +77,7 @@ def distill_command(
 
     `understudy distill teachers/sst2 --unlabelled "reviews/*.txt" --output-dir students/sst2`
 
-    Several students in about the time of the largest, each in a folder of its name:
+    Several students at once, each in a folder of its name; each pass of the teacher serves all of them:
 
     `understudy distill teachers/sst2 --student 6l-384d,4l-312d,2l-240d --output-dir students/sst2`
 
@@ -112,14 +112,16 @@ def distill_command(
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_scores, print_students
     from understudy.pipeline.student import distill, distill_students
+    from understudy.workspace.result import StageResult, join_results
 
     given |= {"output_dir": output_dir, "overwrite": overwrite}
     with people_on_stderr(), say_how_to_continue():
         if len(students) > 1:
-            results = distill_students(teacher, [str(one) for one in students.values()], **given)
-            print_students(results)
+            several = distill_students(teacher, [str(one) for one in students.values()], **given)
+            print_students(several)
+            result: StageResult = join_results(several, output_dir)
         else:
-            results = {"": distill(teacher, student=student, **given)}
-            print_scores(results[""])
+            result = distill(teacher, student=student, **given)
+            print_scores(result)
     if as_json:
-        print_json(*results.values())
+        print_json(result)

@@ -46,20 +46,23 @@ def general_command(
 
     given: dict[str, Any] = {"corpus": corpus, "recipe": recipe, "settings": settings or ()}
     students = split_students(student)
-    for name, one in students.items():
-        check_early(partial(general_recipe, teacher, student=one, **given), output_dir / name)
+    for name, shape in students.items():
+        check_early(partial(general_recipe, teacher, student=shape, **given), output_dir / name)
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_general
     from understudy.stages.general import general, general_students
+    from understudy.workspace.result import StageResult, join_results
 
     given |= {"output_dir": output_dir, "overwrite": overwrite}
     with people_on_stderr(), say_how_to_continue("from the last checkpoint, one every save_steps"):
         if len(students) > 1:
-            results = general_students(teacher, [str(one) for one in students.values()], **given)
+            several = general_students(teacher, [str(one) for one in students.values()], **given)
+            result: StageResult = join_results(several, output_dir)
         else:
-            results = {"": general(teacher, student=student, **given)}
-        for result in results.values():
-            print_general(result)
+            several = {"": general(teacher, student=student, **given)}
+            result = several[""]
+        for one in several.values():
+            print_general(one)
     if as_json:
-        print_json(*results.values())
+        print_json(result)

@@ -90,7 +90,7 @@ def run_command(
     `understudy run bert-base-uncased --train reviews.csv --split 0.1 --text review --label stars
     --output-dir runs/reviews`
 
-    The smallest student that loses at most a point, trained from large to small:
+    The fastest student that loses at most a point; students are trained from large to small:
 
     `understudy run teachers/sst2 --target "lose 1 point" --output-dir runs/sst2`
     """
@@ -122,7 +122,7 @@ def run_command(
         build = partial(preliminary_recipe, model, student=one, settings=overrides, **given)
         check_early(build, output_dir, (STATE,))
     if len(students) > 1 or lose is not None:
-        _refuse_several(model, check=check, plan=plan)
+        _refuse_several(model, "several students" if lose is None else "this target", check=check, plan=plan)
         names = [one for one in students.values() if one is not None]
         _run_students(model, names, lose, output_dir, overrides, given, as_json=as_json, overwrite=overwrite)
         return
@@ -163,14 +163,14 @@ def run_command(
         print_json(result)
 
 
-def _refuse_several(model: str | None, *, check: bool, plan: bool) -> None:
+def _refuse_several(model: str | None, cause: str, *, check: bool, plan: bool) -> None:
     """Refuse what only a run of one student can do."""
     from understudy.errors import RecipeError
 
     if model is None:
-        raise RecipeError("with several students, the teacher or encoder must be given as an argument.")
+        raise RecipeError(f"with {cause}, the teacher or the encoder must be given as an argument of run.")
     if check or plan:
-        raise RecipeError("--check and --plan are for one student: give one with --student.")
+        raise RecipeError(f"--check and --plan do not work with {cause}, only for a single shape.")
 
 
 def _run_students(

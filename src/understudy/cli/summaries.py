@@ -164,7 +164,7 @@ def print_general(result: StageResult) -> None:
     if not content:  # another process of a distributed run
         return
     if content["held_out"]:
-        table = Table(title="Losses on held-out text", title_justify="left")
+        table = Table(title=f"{_short(result.output_dir)}: losses on held-out text", title_justify="left")
         for heading in ("term", "before", "after"):
             table.add_column(heading, justify="left" if heading == "term" else "right", overflow="fold")
         for name, figure in content["held_out"].items():

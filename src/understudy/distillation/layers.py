@@ -130,7 +130,7 @@ def learn_layers(
         saved_config: a config with the dropout that the student is saved with.
         load_saved: loads the student's folder again.
         num_epochs: passes over the data per epoch of the Trainer.
-        shared: what other students share the teacher by.
+        shared: shares the teacher with other students.
 
     Returns:
         The content of the stage's result; empty in all but the first process of a distributed run.

@@ -62,7 +62,7 @@ class TrialPlan:
         teacher_config: the config of the teacher whose hidden states the rows carry, if any.
         callbacks: callbacks for the trainer of every trial.
         teacher: loads a teacher that runs beside the student; None if the rows carry its predictions.
-        shared: what other students share that teacher by.
+        shared: shares that teacher with other students.
     """
 
     settings: TrialSettings

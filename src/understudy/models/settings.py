@@ -164,6 +164,12 @@ def name_students(students: Sequence[str]) -> dict[str, str]:
     if not students:
         raise RecipeError("students must be given, e.g. 6l-384d,4l-312d.")
     names = [_folder_name(student) for student in students]
+    odd = next((name for name in names if name in _NO_NAMES), None)
+    if odd is not None:
+        raise RecipeError(
+            f"--student: each of several students gets a folder of its name, which cannot be {odd!r}. Give "
+            "shapes or folders with commas between them, e.g. 6l-384d,4l-312d."
+        )
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise RecipeError(
@@ -175,8 +181,21 @@ def name_students(students: Sequence[str]) -> dict[str, str]:
 
 def _folder_name(student: str) -> str:
     """Return the last part of a path that says which student it is."""
-    parts = [part for part in Path(student).parts if part != STUDENT]
-    return parts[-1] if parts else student
+    parts = [part for part in Path(student).parts if part not in (STUDENT, DISTILLED)]
+    return parts[-1] if parts else ""
+
+
+_NO_NAMES = ("", ".", "..", "/", "teacher")  # the last is the teacher's folder in a run
+
+
+def refuse_one_shape(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that would make several students the same."""
+    for name in ("shape", "target", "model", *SIZES):
+        if settings.get(f"student.{name}") is not None:
+            raise RecipeError(
+                f"student.{name} is one student's, and there are several. Leave it out, and give the shapes "
+                "with --student, e.g. 6l-384d,4l-312d."
+            )
 
 
 def student_inside(model: str | Path) -> str | Path:

@@ -15,22 +15,17 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallba
 from understudy.artifacts.artifact import ARTIFACT, Artifact, ExportedModel
 from understudy.artifacts.onnx import TensorModel
 from understudy.artifacts.session import Arrays, Logits
-from understudy.data.load import load_data
-from understudy.data.sources import dev_splits
-from understudy.distillation.agreement import resolve_distillation
 from understudy.distillation.recipes import distill_recipe
-from understudy.distillation.summary import hash_inputs
-from understudy.errors import OutputError
 from understudy.kinds.tasks import get_task
-from understudy.models.pretrained import load_config, load_model, load_tokenizer, model_labels
-from understudy.models.settings import STUDENT, name_students, student_inside
+from understudy.models.pretrained import load_model, load_tokenizer
+from understudy.models.settings import STUDENT, name_students, refuse_one_shape, student_inside
 from understudy.pipeline.messages import show_messages
 from understudy.predictor.predictor import Predictor
-from understudy.recipe.load import load_recipe, parse_settings, without_none
+from understudy.recipe.load import parse_settings, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.report.notebook import html_table
-from understudy.stages.distill import distill_from_recipe, distill_together
-from understudy.workspace.folders import ARTIFACT_FOLDER, RECIPE, RESULT
+from understudy.stages.distill import distill_from_recipe, distill_together, finished_distillation
+from understudy.workspace.folders import ARTIFACT_FOLDER, RESULT
 from understudy.workspace.objects import data_settings, model_path, unlabelled_settings
 from understudy.workspace.results import DistillResult, ModelFigures
 
@@ -172,8 +167,10 @@ def distill(
         if output_dir is not None
         else Path("students") / Path(str(built.tokenizer_model)).name
     )
-    if output_dir is None and not overwrite and (found := _finished(folder, built)) is not None:
-        return found
+    if output_dir is None and not overwrite:
+        finished = finished_distillation(built, folder)
+        if finished is not None:
+            return Distilled(finished.output_dir, finished.content)
     with show_messages():
         result = distill_from_recipe(built, folder, overwrite=overwrite, callbacks=callbacks)
     return Distilled(result.output_dir, result.content)
@@ -194,7 +191,7 @@ def distill_students(
 
     Args:
         students: shapes, or folders of saved encoders to start from.
-        output_dir: gets a folder per student, as `distill` writes it.
+        output_dir: gets a folder per student, as `distill` writes it. Students that are finished are kept.
         callbacks: callbacks of the transformers Trainer; each one sees the training of every student.
         options: all other arguments of `distill`.
 
@@ -205,6 +202,7 @@ def distill_students(
         >>> students["4l-312d"]("a fine film")["label"]            # doctest: +SKIP
         'positive'
     """
+    refuse_one_shape(parse_settings(options.get("settings", ())))
     recipes = {
         name: _build_recipe(teacher, student=student, **options)
         for name, student in name_students([str(student) for student in students]).items()
@@ -261,30 +259,6 @@ def student_name(
             processing_class = load_tokenizer(str(student_inside(teacher)))  # both read the same tokens
         return model_path(student, processing_class)
     return str(student) if student is not None else None
-
-
-def _finished(folder: Path, recipe: Recipe) -> Distilled | None:
-    """Return the finished run of this recipe in the folder, or None."""
-    if not (folder / RESULT).is_file():
-        return None
-    recipe, content = resolve_distillation(recipe), json.loads((folder / RESULT).read_text("utf-8"))
-    saved = load_recipe(folder / RECIPE)
-    if saved != recipe or content["hashes"] != _hashes(recipe):
-        raise OutputError(
-            f"{folder} holds a finished run of another recipe, or of data or a teacher that have changed "
-            "since. Give an output_dir, or overwrite=True."
-        )
-    return Distilled(folder.resolve(), content)
-
-
-def _hashes(recipe: Recipe) -> dict[str, str]:
-    """Hash the current inputs of a distillation."""
-    task, labels = (
-        recipe.task_definition,
-        model_labels(load_config(recipe.tokenizer_model), recipe.task_definition),
-    )
-    data = load_data(task, recipe.data, ("train", *dev_splits(task, recipe.data)), labels=labels)
-    return hash_inputs(recipe, data)
 
 
 def open_student(output_dir: Path) -> Predictor:

@@ -1,29 +1,33 @@
-"""Whole runs of several students of one teacher, and the smallest that loses no more than it may."""
+"""Whole runs of several students of one teacher, and the choice of one by what it loses."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainerCallback
+from datasets import Dataset
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
 from understudy.distillation.agreement import resolve_distillation
+from understudy.errors import RecipeError
 from understudy.models.pretrained import load_config
-from understudy.models.settings import name_students, student_inside
+from understudy.models.settings import name_students, refuse_one_shape, student_inside
 from understudy.pipeline.messages import show_messages
 from understudy.pipeline.preflight.checks import preflight
 from understudy.pipeline.run import make_all, refuse, run_from_recipe, run_recipe, start_state
 from understudy.pipeline.run_stages import stages_of
 from understudy.pipeline.student import Distilled
 from understudy.planning.budget import smaller_shapes
-from understudy.recipe.load import parse_settings
+from understudy.recipe.load import parse_settings, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import input_paths
 from understudy.report.figures import find_model, shipped_form
 from understudy.report.frontier import holds, summarize_students, write_frontier
+from understudy.report.page import REPORT
 from understudy.stages.bench import bench
 from understudy.training.shared import SharedTeacher
 from understudy.workspace.folders import (
@@ -34,9 +38,10 @@ from understudy.workspace.folders import (
     TEACHER_INT8,
     check_apart,
     check_free,
+    refuse_single_run,
 )
 from understudy.workspace.lock import only_process_in
-from understudy.workspace.objects import data_settings, model_path
+from understudy.workspace.objects import data_settings, model_path, unlabelled_settings
 from understudy.workspace.result import StageResult, write_result
 
 logger = logging.getLogger(__name__)
@@ -62,30 +67,34 @@ class StudentsResult(StageResult):
 
 
 def run_students(
-    model: str | Path,
+    model: str | Path | PreTrainedModel,
     students: Sequence[str] = (),
     *,
     output_dir: str | Path,
     lose: float | None = None,
     task: str | None = None,
     data: str | Path | Mapping[str, Any] | None = None,
+    unlabelled: Sequence[str | Path | Dataset] = (),
     recipe: str | Path | None = None,
     settings: Sequence[str] | Mapping[str, Any] = (),
+    metric: str | None = None,
+    processing_class: PreTrainedTokenizerFast | None = None,
+    revision: str | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     overwrite: bool = False,
 ) -> StudentsResult:
-    """Run the whole way for several students of one teacher, and compare them.
+    """Make whole runs of several students of one teacher, and compare them.
 
     Without `lose`, all students learn at once, and each forward pass of the teacher serves all of them. With
-    it, they are trained from the first to the last, until one loses more points than that.
+    it, they are trained one after the other, until one loses more points than that.
 
     Args:
-        model: a fine-tuned teacher, or an encoder that becomes one, once for all students.
+        model: a fine-tuned teacher, or an encoder, which is fine-tuned once for all students.
         students: shapes, or saved encoders, the largest first. Defaults to five shapes from half of the
             teacher's layers down.
-        lose: the points of the first metric that a student may lose; the fastest one that loses no more is
-            chosen. Without it, `tolerate` of the recipe is what it may lose.
-        task, data, recipe, settings, callbacks: see `run`.
+        lose: the points of the first metric that a student may lose. Defaults to the recipe's `tolerate`. The
+            fastest student that loses no more is chosen.
+        task, data, unlabelled, recipe, settings, metric, processing_class, revision, callbacks: see `run`.
         output_dir: gets a run per student, in a folder of its name, and report.html with the comparison.
 
     Examples:
@@ -96,24 +105,43 @@ def run_students(
         '6l-384d'
     """
     output_dir = Path(output_dir).expanduser().resolve()
-    given: dict[str, Any] = {"task": task, "recipe": recipe, "data": None}
-    given["settings"] = {**data_settings(data), **parse_settings(settings)}
+    chosen = {
+        **data_settings(data),
+        **unlabelled_settings(unlabelled),
+        **without_none({"metric": metric}),
+        **parse_settings(settings),
+    }
+    refuse_one_shape(chosen)
     if lose is not None:
-        given["settings"] = {**given["settings"], "tolerate": lose, "student.target": None}
+        if chosen.get("tolerate") is not None:
+            raise RecipeError("--tolerate and the target say the same: what may be lost. Leave one out.")
+        chosen["tolerate"] = lose
     with show_messages(), only_process_in(output_dir):
-        path = str(model_path(model, None))
+        path = str(model_path(model, processing_class, revision=revision))
         if not students:
             students = [shape.name for shape in smaller_shapes(load_config(str(student_inside(path))))]
         named = name_students(list(students))
-        first = run_recipe(path, student=next(iter(named.values())), **given)
+
+        def build(path: str) -> dict[str, Recipe]:
+            return {
+                name: run_recipe(path, student=student, task=task, data=None, recipe=recipe, settings=chosen)
+                for name, student in named.items()
+            }
+
+        recipes = build(path)
+        first = next(iter(recipes.values()))
+        refuse_single_run(output_dir)
         check_free(output_dir, (STATE,))
         check_apart(output_dir, input_paths(first))
+        _check_all(recipes, output_dir)
         output_dir.mkdir(parents=True, exist_ok=True)
+        for name in (RESULT, REPORT):
+            (output_dir / name).unlink(missing_ok=True)  # of an earlier call
         start_state(output_dir, overwrite=overwrite)
         if first.teacher is None:
             path = _make_teacher(first, output_dir, callbacks)
-            given["settings"] = _without_finetune(given["settings"], first)
-        recipes = {name: run_recipe(path, student=student, **given) for name, student in named.items()}
+            chosen = _without_finetune(chosen, first)
+            recipes = build(path)
         again: dict[str, Any] = {"overwrite": overwrite, "callbacks": callbacks}
         if lose is None:
             runs = _run_together(recipes, output_dir, again)
@@ -121,16 +149,23 @@ def run_students(
             runs = _run_until(recipes, output_dir, lose, again)
         contents = {name: run.content for name, run in runs.items()}
         content = summarize_students(contents, first.tolerate, _time_all(path, contents, output_dir))
-        (output_dir / RESULT).unlink(missing_ok=True)
         write_frontier(output_dir, content)
         write_result(output_dir, content)
     return StudentsResult(output_dir, content)
 
 
+def _check_all(recipes: Mapping[str, Recipe], output_dir: Path) -> None:
+    """Look for what would fail later, for every student."""
+    findings = []
+    for name, recipe in recipes.items():
+        _, found = preflight(resolve_distillation(recipe), output_dir / name)
+        findings += [replace(one, check=f"{name}, {one.check}") for one in found if one.level == "error"]
+    refuse(findings)
+
+
 def _make_teacher(recipe: Recipe, output_dir: Path, callbacks: Sequence[TrainerCallback]) -> str:
     """Fine-tune the teacher of all students, unless that is done; return its folder."""
-    planned, findings = preflight(resolve_distillation(recipe), output_dir)
-    refuse(findings)
+    planned, _ = preflight(resolve_distillation(recipe), output_dir)
     make_all([next(stages_of(planned, callbacks))], output_dir)
     return str(output_dir / TEACHER)
 
@@ -176,8 +211,6 @@ def _run_until(
         logger.info("Student %s", name)
         runs[name] = run_from_recipe(recipe, output_dir / name, **options)
         if not holds(runs[name].content, lose):
-            left = list(recipes)[len(runs) :]
-            if left:
-                logger.info("%s loses more than %g points; smaller ones are left out.", name, lose)
+            logger.info("%s loses more than %g points: the search ends here.", name, lose)
             break
     return runs

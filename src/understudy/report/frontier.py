@@ -13,11 +13,13 @@ from understudy.report.charts import frontier
 from understudy.report.figures import first_metric, main_models, points, shipped_difference, shipped_form
 from understudy.report.markup import safe, section, side_by_side, table, with_note
 from understudy.report.page import PAGE, REPORT
+from understudy.workspace.hashes import versions
 
 
 def holds(run: Mapping[str, Any], lose: float) -> bool:
-    """Return whether a student loses at most some points, in the form that is shipped."""
-    return -100 * shipped_difference(run)["value"] <= lose and "student" not in run["constant"]
+    """Return whether the shipped form of a student loses at most some points."""
+    lost = round(-100 * shipped_difference(run)["value"], 6)  # 0.93 - 0.92 is more than 0.01
+    return lost <= lose and "student" not in run["constant"]
 
 
 def summarize_students(
@@ -38,7 +40,8 @@ def summarize_students(
             "milliseconds": milliseconds[one["model"]],
             "megabytes": one["bytes"] / 1e6,
         }
-        for one in main_models(first)[:-1]
+        for one in main_models(first)
+        if one["model"].startswith("teacher")
     }
     students = {}
     for name, run in runs.items():
@@ -61,16 +64,17 @@ def summarize_students(
         "chosen": min(holding, key=lambda name: students[name]["milliseconds"]) if holding else None,
         "teachers": teachers,
         "students": students,
+        "versions": versions(),
     }
 
 
 def describe_choice(content: Mapping[str, Any]) -> str:
-    """Say which student was chosen, and how sure its loss is."""
+    """Describe the student that was chosen: its loss with the interval, its size and its time."""
     name, allowed = content["chosen"], f"{content['lose']:g} point{'s' * (content['lose'] != 1)}"
     if name is None:
         best = max(content["students"], key=lambda one: content["students"][one]["score"]["value"])
-        lost = points(content["students"][best]["difference"]["value"])
-        return f"No student loses at most {allowed}: the best one, {best}, has {lost}."
+        lost = -100 * content["students"][best]["difference"]["value"]
+        return f"No student loses at most {allowed}. The best one, {best}, loses {lost:.1f}."
     one = content["students"][name]
     value, low, high = (points(one["difference"][side]) for side in ("value", "low", "high"))
     return (

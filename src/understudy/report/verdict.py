@@ -62,7 +62,7 @@ def judge_student(summary: Mapping[str, Any], folder: Path, tolerate: float) -> 
     metric = first_metric(summary)
     exported = 100 * (shipped["scores"][metric]["value"] - student["scores"][metric]["value"])
     difference = shipped_difference(summary)
-    low, value, high = (100 * difference[name] for name in ("low", "value", "high"))
+    low, value, high = (round(100 * difference[name], 6) for name in ("low", "value", "high"))
     level: Level = "ready" if low >= -tolerate else "not ready" if high < -tolerate else "close"
     if "student" in summary["constant"]:
         level = "not ready"  # whatever its one answer scores

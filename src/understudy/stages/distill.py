@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -9,20 +10,24 @@ from pathlib import Path
 
 from transformers import TrainerCallback
 
+from understudy.data.load import load_data
+from understudy.data.sources import dev_splits
 from understudy.distillation.agreement import resolve_distillation
 from understudy.distillation.methods import Distillation, check_distillation, main_block, teach
 from understudy.distillation.rows import prepare
 from understudy.distillation.summary import hash_inputs, summarize_distillation
 from understudy.distillation.vocabulary import hash_vocabulary, with_vocabulary
-from understudy.errors import RecipeError
+from understudy.errors import OutputError, RecipeError
+from understudy.models.pretrained import load_config, model_labels
 from understudy.models.settings import STUDENT, check_start
 from understudy.planning.budget import with_target
+from understudy.recipe.load import load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import refuse_other_stages
 from understudy.training.arguments import build_arguments
 from understudy.training.cpu import tune_cpu
 from understudy.training.shared import SharedTeacher
-from understudy.workspace.folders import check_output, start_output
+from understudy.workspace.folders import RECIPE, RESULT, check_output, refuse_single_run, start_output
 from understudy.workspace.hashes import hash_model
 from understudy.workspace.lock import one_at_a_time
 from understudy.workspace.result import write_outcomes, write_result
@@ -88,8 +93,15 @@ def distill_together(
     overwrite: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> dict[str, DistillResult]:
-    """Distil several students of one teacher, each into a folder of its name; see `SharedTeacher`."""
-    shared = SharedTeacher()
+    """Distil several students of one teacher, each into a folder of its name; see `SharedTeacher`.
+
+    Students that an earlier call has finished are not distilled again.
+    """
+    refuse_single_run(output_dir)
+    shared, done = SharedTeacher(), {}
+    for name, recipe in recipes.items():
+        if not overwrite and (found := finished_distillation(recipe, output_dir / name)) is not None:
+            done[name] = found
     runs = {
         name: partial(
             distill_from_recipe,
@@ -100,5 +112,28 @@ def distill_together(
             shared=shared,
         )
         for name, recipe in recipes.items()
+        if name not in done
     }
-    return shared.run_all(runs)
+    done |= shared.run_all(runs)
+    return {name: done[name] for name in recipes}
+
+
+def finished_distillation(recipe: Recipe, folder: Path) -> DistillResult | None:
+    """Return the finished distillation of a recipe in a folder, or None.
+
+    Raises:
+        OutputError: if it is one of another recipe, or its inputs have changed.
+    """
+    if not (folder / RESULT).is_file():
+        return None
+    recipe, content = resolve_distillation(recipe), json.loads((folder / RESULT).read_text("utf-8"))
+    task, config = recipe.task_definition, load_config(recipe.tokenizer_model)
+    data = load_data(
+        task, recipe.data, ("train", *dev_splits(task, recipe.data)), labels=model_labels(config, task)
+    )
+    if load_recipe(folder / RECIPE) != recipe or content["hashes"] != hash_inputs(recipe, data):
+        raise OutputError(
+            f"{folder} holds a finished run of another recipe, or of data or a teacher that have changed "
+            "since. Use --overwrite to replace it, or another --output-dir."
+        )
+    return DistillResult(folder.resolve(), content)

@@ -16,11 +16,20 @@ from understudy.distillation.general_text import announce_general, learn_general
 from understudy.distillation.layers import match
 from understudy.distillation.recipes import general_recipe
 from understudy.distillation.runs import remove_checkpoints, whole_batch
-from understudy.models.settings import STUDENT, name_students
+from understudy.errors import OutputError
+from understudy.models.settings import STUDENT, name_students, refuse_one_shape
+from understudy.recipe.load import load_recipe, parse_settings
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
 from understudy.training.shared import SharedTeacher
-from understudy.workspace.folders import TRAINING_FOLDER, check_output, start_output
+from understudy.workspace.folders import (
+    RECIPE,
+    RESULT,
+    TRAINING_FOLDER,
+    check_output,
+    refuse_single_run,
+    start_output,
+)
 from understudy.workspace.hashes import hash_model, hash_start, versions
 from understudy.workspace.result import write_result
 from understudy.workspace.results import GeneralResult
@@ -77,21 +86,39 @@ def general_students(
         output_dir: gets a folder per student, as `general` writes it.
         options: all other arguments of `general`.
     """
-    shared = SharedTeacher()
-    runs = {
-        name: partial(
-            general_from_recipe,
-            general_recipe(teacher, student=student, **_GENERAL | options),
-            Path(output_dir) / name,
-            overwrite=overwrite,
-            shared=shared,
-        )
+    folder, shared = Path(output_dir).expanduser(), SharedTeacher()
+    refuse_single_run(folder)
+    given = {"corpus": None, "recipe": None, "settings": ()} | options
+    refuse_one_shape(parse_settings(given["settings"]))
+    recipes = {
+        name: resolve_paths(general_recipe(teacher, student=student, **given))
         for name, student in name_students([str(student) for student in students]).items()
     }
-    return shared.run_all(runs)
+    done = {}
+    for name, recipe in recipes.items():
+        if not overwrite and (found := _finished(recipe, folder / name)) is not None:
+            done[name] = found
+    runs = {
+        name: partial(general_from_recipe, recipe, folder / name, overwrite=overwrite, shared=shared)
+        for name, recipe in recipes.items()
+        if name not in done
+    }
+    done |= shared.run_all(runs)
+    return {name: done[name] for name in recipes}
 
 
-_GENERAL: dict[str, Any] = {"corpus": None, "recipe": None, "settings": ()}
+def _finished(recipe: Recipe, folder: Path) -> GeneralResult | None:
+    """Return the finished general distillation of a recipe in a folder, or None."""
+    if not (folder / RESULT).is_file():
+        return None
+    content = json.loads((folder / RESULT).read_text("utf-8"))
+    teacher = content["hashes"]["teacher"]
+    if load_recipe(folder / RECIPE) != recipe or teacher != hash_model(str(recipe.teacher)):
+        raise OutputError(
+            f"{folder} holds a finished run of another recipe or teacher. Use --overwrite to replace it, or "
+            "another --output-dir."
+        )
+    return GeneralResult(folder.resolve(), content)
 
 
 def general_from_recipe(

@@ -9,20 +9,27 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from greenlet import getcurrent
 from transformers import Trainer, TrainerCallback, TrainerControl
 
 logger = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_trainings: list[_Stop] = []  # several if they share a teacher
+_trainings: list[_Stop] = []  # several if students share a teacher
 _handlers: dict[signal.Signals, Any] = {}  # those from before the first of them
+
+
+class Stopped(KeyboardInterrupt):
+    """Raised by an interrupted training that has written its checkpoint."""
 
 
 class _Stop(TrainerCallback):
     """Saves and stops after the step in which an interruption came."""
 
     def __init__(self) -> None:
-        self.is_asked = False
+        # A training that starts while others are stopping stops too.
+        self.is_asked: bool = any(other.is_asked for other in _trainings)
+        self.owner = getcurrent()
 
     def on_step_end(self, args: Any, state: Any, control: TrainerControl, **_: Any) -> TrainerControl:
         if self.is_asked:
@@ -38,7 +45,7 @@ def checkpoint_on_interrupt(trainer: Trainer) -> Iterator[None]:
     changes, nor outside of the main thread, where Python handles no signals.
 
     Raises:
-        KeyboardInterrupt: after the checkpoint.
+        Stopped: after the checkpoint.
     """
     if trainer.args.world_size > 1 or threading.current_thread() is not threading.main_thread():
         yield
@@ -57,7 +64,7 @@ def checkpoint_on_interrupt(trainer: Trainer) -> Iterator[None]:
             for number, handler in _handlers.items():
                 signal.signal(number, handler)
     if stop.is_asked:
-        raise KeyboardInterrupt
+        raise Stopped
 
 
 def ask_to_stop() -> bool:
@@ -68,7 +75,9 @@ def ask_to_stop() -> bool:
 
 
 def _handle(*_: Any) -> None:
-    if any(stop.is_asked for stop in _trainings):
-        raise KeyboardInterrupt
+    was_asked = any(stop.is_asked for stop in _trainings)
     ask_to_stop()
+    # Another student may be exporting or scoring while the trainings wait for their turns.
+    if was_asked or all(stop.owner is not getcurrent() for stop in _trainings):
+        raise KeyboardInterrupt
     logger.warning("Interrupted: saving a checkpoint after this step. Interrupt again to stop at once.")

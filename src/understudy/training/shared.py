@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
@@ -13,10 +14,11 @@ import numpy as np
 import torch
 from greenlet import getcurrent, greenlet
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from understudy.capture.representations import Representations
 from understudy.data.encode import ENCODER_INPUTS
-from understudy.training.interrupt import ask_to_stop
+from understudy.training.interrupt import Stopped, ask_to_stop
 
 if TYPE_CHECKING:
     from understudy.training.trainer import DistillationTrainer
@@ -28,6 +30,7 @@ Result = TypeVar("Result")
 class _Answer:
     """What the teacher computed for a batch, of all layers that some student compares."""
 
+    teacher: PreTrainedModel
     batch: dict[str, Tensor]
     layers: tuple[int, ...]
     wanted: tuple[bool, ...]
@@ -35,7 +38,8 @@ class _Answer:
 
     def fits(self, batch: Mapping[str, Tensor], trainer: DistillationTrainer) -> bool:
         return (
-            set(trainer.teacher_layers) <= set(self.layers)
+            trainer.teacher is self.teacher
+            and set(trainer.teacher_layers) <= set(self.layers)
             and self.wanted == _wanted(trainer)
             and self.batch.keys() == batch.keys()
             and all(torch.equal(value, batch[name]) for name, value in self.batch.items())
@@ -69,7 +73,8 @@ class SharedTeacher:
         self.current = ""
         """The name of the distillation that is running."""
         self._hub: Any = None
-        self._trainers: dict[str, list[DistillationTrainer]] = {}
+        self._trainers: dict[str, weakref.ref[DistillationTrainer]] = {}
+        self._num_trained: dict[str, int] = {}
         self._answers: deque[_Answer] = deque()
 
     def run_all(self, runs: Mapping[str, Callable[[], Result]]) -> dict[str, Result]:
@@ -79,7 +84,7 @@ class SharedTeacher:
             KeyboardInterrupt: after an interruption, when each has written a checkpoint.
         """
         self._hub = getcurrent()
-        self._trainers = {name: [] for name in runs}
+        self._trainers, self._num_trained = {}, dict.fromkeys(runs, 0)
         places = dict.fromkeys(runs, (0, 0))
         states = dict.fromkeys(runs, _random_states())
         coroutines = {name: greenlet(run) for name, run in runs.items()}
@@ -91,11 +96,15 @@ class SharedTeacher:
             while places:
                 self.current = min(places, key=lambda name: places[name])
                 coroutine = coroutines[self.current]
+                if interruption is not None and not coroutine:  # not started yet
+                    del places[self.current]
+                    continue
                 _set_random_states(states[self.current])
                 try:
                     found = coroutine.switch()
                 except KeyboardInterrupt as error:
-                    if not ask_to_stop():
+                    is_second = interruption is not None and not isinstance(error, Stopped)
+                    if is_second or not ask_to_stop():
                         raise
                     interruption = error
                     del places[self.current]
@@ -116,16 +125,18 @@ class SharedTeacher:
         return {name: results[name] for name in runs}
 
     def add(self, trainer: DistillationTrainer) -> None:
-        """Add a trainer of the running distillation. One copy of the teacher is kept for all."""
-        self._trainers[self.current].append(trainer)
-        together = self._together()
+        """Add a trainer of the running distillation. One copy of a teacher is kept for all its students."""
+        self._trainers[self.current] = weakref.ref(trainer)
+        self._num_trained[self.current] += 1
+        self._answers.clear()
+        together = self._together(trainer)
         best = max(together, key=lambda one: max(one.teacher_layers, default=0))
         for one in together:
             one.teacher = best.teacher
 
     def wait(self, trainer: DistillationTrainer) -> None:
         """Let the distillations that are further behind go on, before a step of this one."""
-        self._hub.switch((len(self._trainers[self.current]), trainer.state.global_step))
+        self._hub.switch((self._num_trained[self.current], trainer.state.global_step))
 
     def read(
         self,
@@ -137,18 +148,30 @@ class SharedTeacher:
         inputs = {name: value for name, value in batch.items() if name in ENCODER_INPUTS}
         answer = next((one for one in self._answers if one.fits(inputs, trainer)), None)
         if answer is None:
-            layers = {layer for one in self._together() for layer in one.teacher_layers}
-            ordered = tuple(sorted(layers | set(trainer.teacher_layers)))
-            answer = _Answer(inputs, ordered, _wanted(trainer), compute(ordered))
+            assert trainer.teacher is not None
+            layers = {layer for one in self._together(trainer) for layer in one.teacher_layers}
+            ordered = tuple(sorted(layers))
+            answer = _Answer(trainer.teacher, inputs, ordered, _wanted(trainer), compute(ordered))
             while len(self._answers) >= trainer.args.gradient_accumulation_steps:
                 self._answers.popleft()
             self._answers.append(answer)
         return answer.of(trainer.teacher_layers)
 
-    def _together(self) -> list[DistillationTrainer]:
-        """Return the trainers that are as many stages into their distillations as the running one."""
-        stage = len(self._trainers[self.current])
-        return [own[stage - 1] for own in self._trainers.values() if len(own) == stage]
+    def _together(self, trainer: DistillationTrainer) -> list[DistillationTrainer]:
+        """Return the trainers of the same teacher that are in the same stage as a trainer, and itself."""
+        stage = self._num_trained[self.current]
+        others = [own() for name, own in self._trainers.items() if self._num_trained[name] == stage]
+        return [one for one in others if one is not None and _same_teacher(one, trainer)]
+
+
+def _same_teacher(one: DistillationTrainer, other: DistillationTrainer) -> bool:
+    """Return whether two trainers have one teacher, or copies of it; one for another vocabulary is saved
+    elsewhere."""
+    if one.teacher is None or other.teacher is None:
+        return False
+    return one.teacher is other.teacher or (
+        bool(one.teacher.name_or_path) and one.teacher.name_or_path == other.teacher.name_or_path
+    )
 
 
 def _wanted(trainer: DistillationTrainer) -> tuple[bool, ...]:

@@ -82,6 +82,15 @@ class OrderedTrainer(Trainer):
     def _get_eval_sampler(self, eval_dataset: Any) -> Sampler[int] | None:
         return SequentialSampler(eval_dataset)
 
+    def evaluation_loop(self, *arguments: Any, **options: Any) -> Any:
+        """Evaluate without a trace in the random state.
+
+        A loader draws a number when it starts. A checkpoint of the last step of an epoch is older than the
+        evaluation after it, and a run that continues from there would draw other dropout.
+        """
+        with torch.random.fork_rng(devices=[]):
+            return super().evaluation_loop(*arguments, **options)
+
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
         self.accelerator.wait_for_everyone()  # each process writes its own random state
@@ -132,7 +141,7 @@ class DistillationTrainer(OrderedTrainer):
         eval_dataset: rows for `compute_metrics`; without it, the losses on some of them are reported.
         channels: the teacher's channels that the student's were cut from, if any.
         projections: trained projections to continue from.
-        shared: what lets this and other students share the teacher's forward passes.
+        shared: shares the teacher's forward passes with other students.
         options: all other arguments of Trainer.
 
     Examples:
@@ -251,7 +260,11 @@ class DistillationTrainer(OrderedTrainer):
     def read_teacher(
         self, batch: Mapping[str, Tensor], layers: Sequence[int] | None = None
     ) -> Representations:
-        """Return the teacher's representations of a batch, computed or cached, of these layers or of all."""
+        """Return the teacher's representations of a batch, computed or cached.
+
+        Args:
+            layers: the teacher's layers. Defaults to those that this student compares.
+        """
         if self.teacher is None:
             return read_batch(batch, len(self.teacher_layers))
         with torch.no_grad(), autocast(self.args.device, autocast_dtype(self.args)):

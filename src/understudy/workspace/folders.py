@@ -86,6 +86,12 @@ def check_output(
         )
 
 
+def refuse_single_run(output_dir: Path) -> None:
+    """Refuse to put several students into the folder of one."""
+    if (output_dir / RECIPE).exists():
+        raise OutputError(f"{output_dir} holds a run of one student. Use another --output-dir for several.")
+
+
 def check_free(output_dir: Path, marks: Sequence[str] = (RECIPE, RESULT)) -> None:
     """Refuse a folder that is neither empty nor ours.
 

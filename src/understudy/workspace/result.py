@@ -60,6 +60,12 @@ class StageResult:
         return dict(self.content["versions"])
 
 
+def join_results(results: Mapping[str, StageResult], output_dir: Path) -> StageResult:
+    """Return the results of several students as one."""
+    contents = {name: one.content for name, one in results.items() if one.content}
+    return StageResult(output_dir, {"students": contents} if contents else {})
+
+
 def write_result(output_dir: Path, content: Mapping[str, Any]) -> None:
     """Write result.json, whose presence marks the stage as finished."""
     write_atomically(
