@@ -144,6 +144,9 @@ def test_what_cannot_be_compared_is_refused(teacher: Path, encoder: Path, tmp_pa
         understudy.ablate([teacher], settings=searched, **options)
     with pytest.raises(RecipeError, match="must both have max_steps"):
         understudy.ablate([teacher], settings={"prediction.training.max_steps": None}, **options)
+    smaller = {**TINY, "student.vocabulary.min_count": 2}
+    with pytest.raises(RecipeError, match=r"student\.vocabulary would make them differ"):
+        understudy.ablate([teacher], settings=smaller, **{**options, "student": None})
     with pytest.raises(RecipeError, match="two of the teachers are of the task mrpc"):
         understudy.ablate([teacher, teacher], settings=settings, **options)
     understudy.ablate([teacher], settings=settings, **options)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from datasets import Dataset
 from kinds import EXAMPLES
 from processes import Command, run_command
 from safetensors.torch import load_file
@@ -18,7 +19,9 @@ from transformers import TrainerCallback
 import understudy
 from understudy.data.load import load_data
 from understudy.distillation.folds import fold_numbers, read_folds
+from understudy.distillation.teachers import group_numbers
 from understudy.errors import RecipeError
+from understudy.kinds.tasks import get_task
 from understudy.recipe.load import load_recipe
 
 
@@ -67,7 +70,7 @@ def test_rows_get_the_predictions_of_the_other_fold(method: str, teacher: Path, 
 
     recipe = load_recipe(teacher / "recipe.yaml")
     data = load_data(recipe.task_definition, recipe.data, ["train"])
-    folds = read_folds(str(teacher), data)
+    folds = read_folds(str(teacher), data, get_task("classification").rows)
     stages = {"soft-labels": ("soft_labels",), "tinybert": ("prediction",)}[method]
     settings = method_settings(stages, max_steps=1) | {"unseen": True, "intermediate": None}
     understudy.distill(
@@ -98,6 +101,12 @@ def test_rows_without_labels_are_the_teachers(teacher: Path, tmp_path: Path) -> 
     done = distill(teacher, tmp_path / "out", **{"data.unlabelled": [str(texts)]})
     assert done.content["counts"]["unlabelled"]["rows"] == 2
     assert {"fold 0", "fold 1", "teacher"} <= set(done.content["hashes"])
+
+
+def test_rows_of_a_group_are_in_one_fold() -> None:
+    rows = Dataset.from_dict({"text": list("aabbccaa"), "text_pair": list("12345678"), "label": [0.0] * 8})
+    assert group_numbers(rows, get_task("ranking").rows).tolist() == [0, 0, 1, 1, 2, 2, 0, 0]
+    assert group_numbers(rows, get_task("classification").rows).tolist() == list(range(8))
 
 
 def test_folds_are_of_equal_size() -> None:

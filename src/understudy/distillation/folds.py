@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from transformers import TrainerCallback, set_seed
 
 from understudy.data.encode import LABELLED
+from understudy.data.kind import RowKind
 from understudy.data.load import TaskData
 from understudy.distillation.rows import Prepared
 from understudy.distillation.runs import remove_checkpoints, save_model, train_to_the_end
-from understudy.distillation.teachers import HeldOut, hold_out_rows, make_trainer, start_model
+from understudy.distillation.teachers import HeldOut, group_numbers, hold_out_rows, make_trainer, start_model
 from understudy.errors import RecipeError
 from understudy.evaluation.score import prepare_split, score_model
 from understudy.models.pretrained import load_config, load_model
@@ -35,13 +36,13 @@ FOLD_SEED = "fold_seed"  # in a teacher's result
 _NO_CHOICE = {"eval_strategy": "no", "load_best_model_at_end": False}
 
 
-def fold_numbers(num_rows: int, num_folds: int, seed: int) -> NDArray[np.int64]:
-    """Return the fold of each row; folds differ by at most one row in size.
+def fold_numbers(num_groups: int, num_folds: int, seed: int) -> NDArray[np.int64]:
+    """Return the fold of each row, or of each group of rows; folds differ by at most one in size.
 
     >>> np.bincount(fold_numbers(10, 3, seed=0)).tolist()
     [4, 3, 3]
     """
-    places = np.random.default_rng(seed).permutation(num_rows)
+    places = np.random.default_rng(seed).permutation(num_groups)
     return places % num_folds
 
 
@@ -59,9 +60,11 @@ def train_folds(
     if recipe.folds is None:
         return {}
     rows = prepared.data.splits["train"]
-    if recipe.folds > len(rows):
-        raise RecipeError(f"folds must be at most the number of training rows, {len(rows)}.")
-    folds = fold_numbers(len(rows), recipe.folds, recipe.seed)
+    groups = group_numbers(rows, prepared.task.rows)
+    total = int(groups.max()) + 1
+    if recipe.folds > total:
+        raise RecipeError(f"folds must be at most the number of training rows, or of their groups: {total}.")
+    folds = fold_numbers(total, recipe.folds, recipe.seed)[groups]
     scores = []
     for fold in range(recipe.folds):
         folder = output_dir / FOLDS / str(fold)
@@ -108,7 +111,7 @@ class Folds:
     of_row: dict[int, int]
 
 
-def read_folds(teacher: str, data: TaskData) -> Folds:
+def read_folds(teacher: str, data: TaskData, kind: RowKind) -> Folds:
     """Return the folds of a teacher for the rows they were made of.
 
     Raises:
@@ -127,7 +130,8 @@ def read_folds(teacher: str, data: TaskData) -> Folds:
             "the same rows, without augmentation, or leave unseen out."
         )
     rows = data.splits["train"]
-    numbers = fold_numbers(len(rows), num_folds, content[FOLD_SEED]).tolist()
+    groups = group_numbers(rows, kind)
+    numbers = fold_numbers(int(groups.max()) + 1, num_folds, content[FOLD_SEED])[groups].tolist()
     models = [str(Path(teacher) / FOLDS / str(fold)) for fold in range(num_folds)]
     return Folds(models, dict(zip(rows["row"][:], numbers, strict=True)))
 

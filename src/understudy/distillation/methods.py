@@ -97,7 +97,7 @@ def check_distillation(run: Distillation) -> None:
         with_answers(run, main_block(recipe), quiet=True)
         return
     if recipe.unseen:
-        read_folds(run.teacher, run.prepared.data)
+        read_folds(run.teacher, run.prepared.data, run.prepared.task.rows)
     teacher = run.load_teacher()
     if recipe.intermediate is not None:
         match(student, teacher, recipe.intermediate, channels)
@@ -268,7 +268,7 @@ def with_answers(
         )
 
     if run.recipe.unseen:
-        folds = read_folds(run.teacher, run.prepared.data)
+        folds = read_folds(run.teacher, run.prepared.data, run.prepared.task.rows)
         answered = answer_by_folds(rows, run.teacher, folds, answer)
     else:
         answered = answer(rows, run.teacher)

@@ -35,7 +35,9 @@ def hash_inputs(recipe: Recipe, data: TaskData) -> dict[str, str]:
         if recipe.unseen:
             hashes |= {
                 f"fold {fold}": hash_model(model)
-                for fold, model in enumerate(read_folds(recipe.teacher, data).models)
+                for fold, model in enumerate(
+                    read_folds(recipe.teacher, data, recipe.task_definition.rows).models
+                )
             }
     elif predictions is not None and Path(predictions).is_file():  # anything else is refused shortly after
         hashes["predictions"] = hash_file(Path(predictions))

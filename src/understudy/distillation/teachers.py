@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel, TrainerCallback, TrainingArguments
 
 from understudy.data.encode import Collator
+from understudy.data.kind import RowKind
 from understudy.distillation.rows import Prepared, choose_attention
 from understudy.errors import RecipeError
 from understudy.evaluation.score import prepare_split, score_model
@@ -52,13 +53,25 @@ _SCORED = 1_000  # rows of each part
 
 
 def hold_out(prepared: Prepared, share: float, seed: int) -> HeldOut:
-    """Split the training rows by their source row: windows of one context stay together."""
-    rows = prepared.data.splits["train"]
-    order = np.random.default_rng(seed).permutation(len(rows))
-    count = max(1, round(share * len(rows)))
-    if count >= len(rows):
-        raise RecipeError(f"held_out leaves nothing to learn from: {count} of {len(rows)} rows are held out.")
-    return hold_out_rows(prepared, np.sort(order[:count]))
+    """Split the training rows by their source row: windows of one context stay together, as do the rows of a
+    group."""
+    groups = group_numbers(prepared.data.splits["train"], prepared.task.rows)
+    total = int(groups.max()) + 1
+    count = max(1, round(share * total))
+    if count >= total:
+        raise RecipeError(f"held_out leaves nothing to learn from: {count} of {total} rows are held out.")
+    chosen = np.random.default_rng(seed).permutation(total)[:count]
+    return hold_out_rows(prepared, np.flatnonzero(np.isin(groups, chosen)))
+
+
+def group_numbers(rows: Dataset, kind: RowKind) -> NDArray[np.int64]:
+    """Return the number of each row's group; every row is one of its own for kinds without groups."""
+    if kind.group_fields == kind.inputs:
+        return np.arange(len(rows))
+    fields = [name for name in kind.group_fields if name in rows.column_names]
+    numbers: dict[str, int] = {}
+    keys = (repr(values) for values in zip(*(rows[name][:] for name in fields), strict=True))
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
 
 
 def hold_out_rows(prepared: Prepared, held: NDArray[np.int64]) -> HeldOut:

@@ -165,6 +165,12 @@ def _check_full(full: Recipe, tables: Sequence[str]) -> None:
             "normalization: padded has no meaning for variants that learn from labels. Leave it out: --set "
             "normalization=null."
         )
+    for name in ("target", "vocabulary"):
+        if getattr(full.student, name) is not None:
+            raise RecipeError(
+                f"the rows of an ablation differ in one setting each, and student.{name} would make them "
+                "differ in the student too. Leave it out."
+            )
     units = [
         {"max_steps", "num_train_epochs"} & set(one.training) for one in (full.intermediate, full.prediction)
     ]

@@ -131,7 +131,8 @@ def finished_distillation(recipe: Recipe, folder: Path) -> DistillResult | None:
     data = load_data(
         task, recipe.data, ("train", *dev_splits(task, recipe.data)), labels=model_labels(config, task)
     )
-    if load_recipe(folder / RECIPE) != recipe or content["hashes"] != hash_inputs(recipe, data):
+    hashes = hash_inputs(recipe, data) | hash_vocabulary(recipe)
+    if load_recipe(folder / RECIPE) != recipe or content["hashes"] != hashes:
         raise OutputError(
             f"{folder} holds a finished run of another recipe, or of data or a teacher that have changed "
             "since. Use --overwrite to replace it, or another --output-dir."
