@@ -16,12 +16,13 @@ import pytest
 from exported import write_encoder
 from sentence_transformers import SentenceTransformer
 from servers import Server
+from teaching import train_teacher
 from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner
 
 import understudy
 from understudy.cli.app import app
-from understudy.errors import DataError, ModelError
+from understudy.errors import DataError, ModelError, RecipeError
 from understudy.kinds.embedding.pooling import pooling_of
 from understudy.models.pretrained import load_config
 from understudy.predictor import Predictor
@@ -83,6 +84,57 @@ def test_a_student_learns_its_teachers_vectors(finished: Path) -> None:
     assert closeness["neighbours"] > 0.3
     prediction = result["stages"]["prediction"]["losses"]["loss"]
     assert prediction["last"] < prediction["first"] / 2
+
+
+def vector_settings(**prediction: Any) -> dict[str, Any]:
+    recipe = {
+        "data": {"max_length": 16},
+        "student": {"shape": None, "num_hidden_layers": 1, "hidden_size": 16},
+        "intermediate": None,
+        "prediction": {"training": {**TRAINING, "max_steps": 60, "learning_rate": 1e-2}, **prediction},
+    }
+    return flat(recipe)
+
+
+def test_first_numbers_and_similarities_are_learnt_too(teacher: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n", "utf-8")
+    done = understudy.distill(
+        teacher,
+        task="embedding",
+        data={"train": str(tmp_path / "texts.txt")},
+        settings=vector_settings(dimensions=[4, 8], similarities=5.0),
+        output_dir=tmp_path / "out",
+    )
+    losses = done.content["stages"]["prediction"]["losses"]
+    assert list(losses) == ["loss", "predictions", "first4", "first8", "similarities"]
+    assert all(figure["last"] < figure["first"] for figure in losses.values())
+
+
+@pytest.mark.parametrize(
+    ("task", "prediction", "message"),
+    [
+        ("embedding", {"dimensions": [100_000]}, "smaller than the vectors"),
+        ("classification", {"dimensions": [4]}, "this task has no vectors"),
+        ("classification", {"similarities": 1.0}, "this task has no vectors"),
+    ],
+)
+def test_settings_of_vectors_that_cannot_be(
+    task: str, prediction: dict[str, Any], message: str, teacher: Path, encoder: Path, tmp_path: Path
+) -> None:
+    if task == "embedding":
+        (tmp_path / "rows.txt").write_text("\n".join(TEXTS) + "\n", "utf-8")
+        data = {"train": str(tmp_path / "rows.txt")}
+    else:
+        teacher = train_teacher(encoder, task, tmp_path)
+        data = {}
+    with pytest.raises(RecipeError, match=message):
+        understudy.distill(
+            teacher,
+            task=task,
+            data=data,
+            settings=vector_settings(**prediction) | {"prediction.search": None},
+            output_dir=tmp_path / "out",
+        )
 
 
 def test_the_report_is_about_vectors(finished: Path) -> None:

@@ -241,6 +241,10 @@ class Kind(RowKind):
         """Return the model class for a config, if it is not in transformers."""
         return None
 
+    def vector_size(self, config: Any) -> int | None:
+        """Return the width of a model's vectors; None for kinds that predict something else."""
+        return None
+
     def finish_cut(self, student: Any, channels: Tensor, source: Any) -> None:
         """Set the parameters of a cut student that its source does not have, other than those of a head.
 

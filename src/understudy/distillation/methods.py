@@ -91,6 +91,8 @@ def check_distillation(run: Distillation) -> None:
                 raise RecipeError(f"{name}.{error}") from None
     student, channels = start_student(recipe, run.prepared, arguments, sample_rows=1)
     check_max_length(student.config, run.prepared.tokenizer, recipe.max_length)
+    if recipe.prediction is not None:
+        _check_vectors(recipe.prediction, run.prepared.task.kind.vector_size(student.config))
     if arguments.should_save:
         logger.info("Student: %s", _describe_student(recipe, student))
     if recipe.teacher is None:
@@ -106,6 +108,20 @@ def check_distillation(run: Distillation) -> None:
             match(student, teacher, joint, channels)
     if recipe.patient is not None:
         _match_patient(run, recipe.patient, student, channels)
+
+
+def _check_vectors(settings: PredictionSettings, size: int | None) -> None:
+    """Refuse settings for vectors of a student that makes none, or shorter ones."""
+    for name in ("dimensions", "similarities"):
+        is_given = bool(getattr(settings, name)) or name in settings.search
+        if is_given and size is None:
+            raise RecipeError(f"prediction.{name} is for embeddings: this task has no vectors. Leave it out.")
+    too_large = [one for one in settings.dimensions if size is not None and one >= size]
+    if too_large:
+        raise RecipeError(
+            f"prediction.dimensions must be smaller than the vectors, which have {size} numbers; got "
+            f"{too_large[0]}."
+        )
 
 
 def _describe_student(recipe: Recipe, student: PreTrainedModel) -> str:
@@ -144,7 +160,13 @@ def _tinybert(run: Distillation) -> str:
     plan = TrialPlan(
         settings,
         lambda: with_answers(run, settings),
-        lambda chosen: PredictionObjectives(kind, chosen.temperature, padded),
+        lambda chosen: PredictionObjectives(
+            kind,
+            chosen.temperature,
+            padded,
+            dimensions=chosen.dimensions,
+            similarities=chosen.similarities,
+        ),
         callbacks=run.callbacks,
     )
     train_trials(recipe, plan, run.prepared, run.output_dir / PREDICTION, start=start)

@@ -95,9 +95,13 @@ class TrialSettings(BaseModel):
 class PredictionSettings(TrialSettings):
     """TinyBERT's prediction layer distillation: Eq. 10."""
 
-    searchable = ("temperature",)
+    searchable = ("temperature", "similarities")
 
     temperature: Positive = 1.0
+    dimensions: list[Annotated[int, Field(ge=1)]] = []
+    """For embeddings: also learn the first so many numbers of a vector, so that vectors can be cut there."""
+    similarities: Weight = 0.0
+    """For embeddings: the weight of the squared differences of cosines between the texts of a batch."""
 
 
 class JointSettings(LayerSettings, TrialSettings):

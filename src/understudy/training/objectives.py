@@ -17,6 +17,7 @@ from understudy.models.layer_map import MapName
 from understudy.models.settings import ProjectionKind
 from understudy.objectives.compose import layer_losses, weight_of, weighted_sum
 from understudy.objectives.patient import mix_weights, patient_loss
+from understudy.objectives.vectors import similarity_loss, vector_loss
 from understudy.training.class_weights import weigh_rows
 
 # B batch, L tokens, H hidden size
@@ -211,19 +212,35 @@ class PredictionObjectives(Objectives):
 
     Attributes:
         kind: defines the loss, e.g. `understudy.get_kind("classification")`.
+        dimensions: for vectors: also compare the first so many numbers of them, each as a term of its own.
+        similarities: for vectors: the weight of the loss of cosines within a batch; 0 leaves it out.
     """
 
     kind: PredictionLosses
     temperature: float = 1.0
     padded: bool = False
     weights: Mapping[str, float] = field(default_factory=dict)
+    dimensions: Sequence[int] = ()
+    similarities: float = 0.0
     layer_map: None = field(default=None, init=False)
     projection: ProjectionKind = field(default="none", init=False)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", {"similarities": self.similarities, **self.weights})
+
     def compare(self, student: Representations, teacher: Representations, batch: Batch) -> Losses:
-        return self.kind.prediction_losses(
-            student, teacher, batch, temperature=self.temperature, padded=self.padded
+        losses = dict(
+            self.kind.prediction_losses(
+                student, teacher, batch, temperature=self.temperature, padded=self.padded
+            )
         )
+        if self.dimensions or self.similarities:
+            own, told = (side.logits["logits"] for side in (student, teacher))
+            for size in self.dimensions:
+                losses[f"first{size}"] = vector_loss(own[:, :size], told[:, :size])
+            if self.similarities:
+                losses["similarities"] = similarity_loss(own, told)
+        return losses
 
 
 _LAYER_TERMS = ("embeddings", "attention", "hidden")

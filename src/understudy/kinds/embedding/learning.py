@@ -27,7 +27,7 @@ from understudy.evaluation.vectors import (
     ranks,
 )
 from understudy.kinds.embedding import model as models
-from understudy.kinds.embedding.pooling import set_pooling, write_length
+from understudy.kinds.embedding.pooling import pooling_of, set_pooling, write_length
 from understudy.kinds.embedding.rows import EmbeddingRows
 from understudy.kinds.text_learning import TextKind
 from understudy.objectives.vectors import vector_loss
@@ -51,6 +51,9 @@ class Embedding(EmbeddingRows, TextKind):
 
     def configure(self, config: Any, labels: Sequence[str] | None, teacher_config: Any | None = None) -> None:
         set_pooling(config, teacher_config)
+
+    def vector_size(self, config: Any) -> int | None:
+        return pooling_of(config).dimension
 
     def own_class(self, config: Any) -> Any | None:
         return models.pooled_class(config)
