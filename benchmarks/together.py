@@ -7,8 +7,8 @@ scores when it has made its last; memory is the peak of the process.
 
     python benchmarks/together.py TEACHER --output-dir students
 
-TEACHER is a folder that `finetune` wrote. Nothing else may run beside it. `--quick` makes a few steps and
-writes no results.
+TEACHER is a folder that `finetune` wrote; for another, give `--task` and `--train`. Nothing else may run
+beside it. `--quick` makes a few steps and writes no results.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=33)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--name", default="small", help="of the teacher, in the results")
+    parser.add_argument("--sizes", nargs="+", default=list(STUDENTS))
+    parser.add_argument("--task", help="of a teacher that does not know it")
+    parser.add_argument("--train", type=Path)
+    parser.add_argument("--dev", type=Path)
     parser.add_argument("--students", nargs="+", help="train these in this process, and print its figures")
     options = parser.parse_args()
     if options.students:
@@ -53,8 +58,8 @@ def main() -> None:
     rounds = []
     for number in range(options.rounds):
         folder = options.output_dir / f"together-{number}"
-        alone = {name: call([name], folder / f"alone-{name}", options) for name in STUDENTS}
-        together = call(STUDENTS, folder / "all", options)
+        alone = {name: call([name], folder / f"alone-{name}", options) for name in options.sizes}
+        together = call(options.sizes, folder / "all", options)
         weights = {name: one["weights"][name] for name, one in alone.items()}
         rounds.append(
             {
@@ -72,13 +77,17 @@ def main() -> None:
         "commit": git_commit(),
     }
     if not options.quick:
-        RESULTS.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
+        known = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+        RESULTS.write_text(json.dumps(known | {options.name: results}, indent=2) + "\n", "utf-8")
     print(json.dumps(results))
 
 
 def call(students: Sequence[str], output: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Train some students in a process of their own; return its figures."""
     command = [sys.executable, __file__, str(options.teacher), "--output-dir", str(output)]
+    for name in ("task", "train", "dev"):
+        value = getattr(options, name)
+        command += [f"--{name}", str(value)] if value is not None else []
     command += ["--steps", str(options.steps), "--students", *students]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -98,21 +107,26 @@ def distil(options: argparse.Namespace) -> dict[str, Any]:
         "report_to": "none",
     }
     settings = {f"joint.training.{name}": value for name, value in training.items()}
-    settings |= {"joint.search": None, "student.init": "cut", "data.max_rows": 32 * options.steps}
+    settings |= {"joint.search": None, "student.init": "cut"}
+    files = {name: str(file) for name in ("train", "dev") if (file := getattr(options, name)) is not None}
+    if not files:
+        settings["data.max_rows"] = 32 * options.steps
     understudy.distill_students(
         options.teacher,
         options.students,
         method="joint",
+        task=options.task,
+        data=files or None,
         output_dir=options.output_dir,
         settings=settings,
         callbacks=[clock],
         overwrite=True,
     )
-    files = {name: options.output_dir / name / "student" / "model.safetensors" for name in options.students}
+    saved = {name: options.output_dir / name / "student" / "model.safetensors" for name in options.students}
     return {
         "seconds": round(clock.ends[options.steps - 1] - clock.ends[FIRST], 2),
         "memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-        "weights": {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()},
+        "weights": {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in saved.items()},
     }
 
 
