@@ -136,12 +136,20 @@ def test_general_students_together_are_the_same_as_alone(encoder: Path, tmp_path
     understudy.corpus([text], tokenizer=encoder, output_dir=tmp_path / "corpus", settings=corpus)
     block = {**QUIET, "max_steps": 4, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 1}
     settings = {f"general.training.{key}": value for key, value in block.items()}
-    given = {"corpus": tmp_path / "corpus", "settings": settings}
+    given: dict[str, Any] = {"corpus": tmp_path / "corpus", "settings": settings}
     for shape in SHAPES[:2]:
         understudy.general(encoder, student=shape, output_dir=tmp_path / shape, **given)
     understudy.general_students(encoder, SHAPES[:2], output_dir=tmp_path / "together", **given)
     for shape in SHAPES[:2]:
         assert weights(tmp_path / "together" / shape) == weights(tmp_path / shape)
+    # Finished ones are kept; others of the same name are refused.
+    file = tmp_path / "together" / SHAPES[0] / "result.json"
+    before = file.stat().st_mtime_ns
+    understudy.general_students(encoder, SHAPES[:2], output_dir=tmp_path / "together", **given)
+    assert file.stat().st_mtime_ns == before
+    given["settings"] = settings | {"general.training.max_steps": 5}
+    with pytest.raises(OutputError, match="another recipe, teacher or corpus"):
+        understudy.general_students(encoder, SHAPES[:2], output_dir=tmp_path / "together", **given)
 
 
 def test_two_processes_share_a_teacher_each(teacher: Path, tmp_path: Path) -> None:

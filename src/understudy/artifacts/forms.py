@@ -148,14 +148,12 @@ class FormMaker:
         source = self.folder / FP32
 
         def make(keep: Sequence[str]) -> Path:
-            if embedding_bits == 4 and EMBEDDINGS in keep:  # they get 8 bits before they get 32
-                others = [part for part in keep if part != EMBEDDINGS]
-                quantize(source, target, keep=others)
-            else:
-                quantize(source, target, keep=keep, embedding_bits=embedding_bits)
+            quantize(source, target, keep=keep, embedding_bits=embedding_bits)
             return target
 
-        self._gate(name, "onnxruntime", list(parts_of(source)), make, [target])
+        # With embeddings in fp32, int4 would be larger than int8.
+        parts = [part for part in parts_of(source) if embedding_bits == 8 or part != EMBEDDINGS]
+        self._gate(name, "onnxruntime", parts, make, [target])
 
     def openvino(self) -> None:
         """Quantise weights and activations to 8 bits, with ranges from training rows."""

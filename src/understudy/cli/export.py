@@ -27,7 +27,7 @@ def export_command(
         typer.Option("--container", help="Gets a Dockerfile, compose and Kubernetes files that serve it."),
     ] = None,
     tolerance: Annotated[
-        float, typer.Option("--tolerance", min=0.0, help="Points that int8 may lose on a dev set.")
+        float, typer.Option("--tolerance", min=0.0, help="Points that int8 or int4 may lose on a dev set.")
     ] = 0.5,
     int8: Annotated[bool, typer.Option("--int8/--no-int8", metavar="", help="Quantise to int8.")] = True,
     int4: Annotated[

@@ -32,7 +32,7 @@ from understudy.pipeline.run_stages import Stage, dev_length, stages_of
 from understudy.pipeline.student import Distilled, student_name
 from understudy.pipeline.summary import summarize
 from understudy.planning.budget import with_target
-from understudy.recipe.load import build_recipe, load_recipe, parse_settings, without_none
+from understudy.recipe.load import build_recipe, load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import input_paths
 from understudy.report.page import REPORT
@@ -48,7 +48,7 @@ from understudy.workspace.folders import (
     check_free,
 )
 from understudy.workspace.lock import one_at_a_time
-from understudy.workspace.objects import data_settings, model_path, unlabelled_settings
+from understudy.workspace.objects import given_settings, model_path
 from understudy.workspace.result import write_result
 
 logger = logging.getLogger(__name__)
@@ -102,12 +102,7 @@ def run(
             task=task,
             data=None,
             recipe=recipe,
-            settings={
-                **data_settings(data),
-                **unlabelled_settings(unlabelled),
-                **without_none({"metric": metric}),
-                **parse_settings(settings),
-            },
+            settings=given_settings(data, unlabelled, metric, settings),
         )
         return run_from_recipe(built, Path(output_dir), overwrite=overwrite, callbacks=callbacks)
 

@@ -21,12 +21,12 @@ from understudy.models.pretrained import load_model, load_tokenizer
 from understudy.models.settings import STUDENT, name_students, refuse_one_shape, student_inside
 from understudy.pipeline.messages import show_messages
 from understudy.predictor.predictor import Predictor
-from understudy.recipe.load import parse_settings, without_none
+from understudy.recipe.load import parse_settings
 from understudy.recipe.recipe import Recipe
 from understudy.report.notebook import html_table
 from understudy.stages.distill import distill_from_recipe, distill_together, finished_distillation
 from understudy.workspace.folders import ARTIFACT_FOLDER, RESULT
-from understudy.workspace.objects import data_settings, model_path, unlabelled_settings
+from understudy.workspace.objects import given_settings, model_path
 from understudy.workspace.results import DistillResult, ModelFigures
 
 
@@ -239,12 +239,7 @@ def _build_recipe(
         task=task,
         data=None,
         recipe=recipe,
-        settings={
-            **data_settings(data),
-            **unlabelled_settings(unlabelled),
-            **without_none({"metric": metric}),
-            **parse_settings(settings),
-        },
+        settings=given_settings(data, unlabelled, metric, settings),
     )
 
 

@@ -18,11 +18,11 @@ from understudy.models.pretrained import load_config
 from understudy.models.settings import name_students, refuse_one_shape, student_inside
 from understudy.pipeline.messages import show_messages
 from understudy.pipeline.preflight.checks import preflight
+from understudy.pipeline.preflight.planned_run import PlannedRun
 from understudy.pipeline.run import make_all, refuse, run_from_recipe, run_recipe, start_state
 from understudy.pipeline.run_stages import stages_of
 from understudy.pipeline.student import Distilled
 from understudy.planning.budget import smaller_shapes
-from understudy.recipe.load import parse_settings, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import input_paths
 from understudy.report.figures import find_model, shipped_form
@@ -41,7 +41,7 @@ from understudy.workspace.folders import (
     refuse_single_run,
 )
 from understudy.workspace.lock import only_process_in
-from understudy.workspace.objects import data_settings, model_path, unlabelled_settings
+from understudy.workspace.objects import given_settings, model_path
 from understudy.workspace.result import StageResult, write_result
 
 logger = logging.getLogger(__name__)
@@ -105,12 +105,7 @@ def run_students(
         '6l-384d'
     """
     output_dir = Path(output_dir).expanduser().resolve()
-    chosen = {
-        **data_settings(data),
-        **unlabelled_settings(unlabelled),
-        **without_none({"metric": metric}),
-        **parse_settings(settings),
-    }
+    chosen = given_settings(data, unlabelled, metric, settings)
     refuse_one_shape(chosen)
     if lose is not None:
         if chosen.get("tolerate") is not None:
@@ -133,13 +128,13 @@ def run_students(
         refuse_single_run(output_dir)
         check_free(output_dir, (STATE,))
         check_apart(output_dir, input_paths(first))
-        _check_all(recipes, output_dir)
+        planned = _check_all(recipes, output_dir)
         output_dir.mkdir(parents=True, exist_ok=True)
         for name in (RESULT, REPORT):
             (output_dir / name).unlink(missing_ok=True)  # of an earlier call
         start_state(output_dir, overwrite=overwrite)
         if first.teacher is None:
-            path = _make_teacher(first, output_dir, callbacks)
+            path = _make_teacher(replace(planned, output_dir=output_dir), callbacks)
             chosen = _without_finetune(chosen, first)
             recipes = build(path)
         again: dict[str, Any] = {"overwrite": overwrite, "callbacks": callbacks}
@@ -154,20 +149,22 @@ def run_students(
     return StudentsResult(output_dir, content)
 
 
-def _check_all(recipes: Mapping[str, Recipe], output_dir: Path) -> None:
-    """Look for what would fail later, for every student."""
-    findings = []
+def _check_all(recipes: Mapping[str, Recipe], output_dir: Path) -> PlannedRun:
+    """Look for what would fail later, for every student; return the plan of the first."""
+    plans, findings = [], []
     for name, recipe in recipes.items():
-        _, found = preflight(resolve_distillation(recipe), output_dir / name)
+        logger.info("Checking %s", name)
+        planned, found = preflight(resolve_distillation(recipe), output_dir / name)
+        plans.append(planned)
         findings += [replace(one, check=f"{name}, {one.check}") for one in found if one.level == "error"]
     refuse(findings)
+    return plans[0]
 
 
-def _make_teacher(recipe: Recipe, output_dir: Path, callbacks: Sequence[TrainerCallback]) -> str:
+def _make_teacher(planned: PlannedRun, callbacks: Sequence[TrainerCallback]) -> str:
     """Fine-tune the teacher of all students, unless that is done; return its folder."""
-    planned, _ = preflight(resolve_distillation(recipe), output_dir)
-    make_all([next(stages_of(planned, callbacks))], output_dir)
-    return str(output_dir / TEACHER)
+    make_all([next(stages_of(planned, callbacks))], planned.output_dir)
+    return str(planned.output_dir / TEACHER)
 
 
 def _without_finetune(settings: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from understudy.data.corpus import TRAIN
+from understudy.data.corpus import TRAIN, open_corpus
 from understudy.distillation.general_text import announce_general, learn_general, prepare_general
 from understudy.distillation.layers import match
 from understudy.distillation.recipes import general_recipe
@@ -112,13 +112,23 @@ def _finished(recipe: Recipe, folder: Path) -> GeneralResult | None:
     if not (folder / RESULT).is_file():
         return None
     content = json.loads((folder / RESULT).read_text("utf-8"))
-    teacher = content["hashes"]["teacher"]
-    if load_recipe(folder / RECIPE) != recipe or teacher != hash_model(str(recipe.teacher)):
+    assert recipe.general is not None  # a recipe of this stage has it
+    same = load_recipe(folder / RECIPE) == recipe
+    if same:
+        corpus, _ = open_corpus(Path(str(recipe.general.corpus)))
+        current = {"teacher": hash_model(str(recipe.teacher)), "corpus": _hash_corpus(corpus)}
+        same = all(content["hashes"][name] == value for name, value in current.items())
+    if not same:
         raise OutputError(
-            f"{folder} holds a finished run of another recipe or teacher. Use --overwrite to replace it, or "
-            "another --output-dir."
+            f"{folder} holds a finished run of another recipe, teacher or corpus. Use --overwrite to replace "
+            "it, or another --output-dir."
         )
     return GeneralResult(folder.resolve(), content)
+
+
+def _hash_corpus(corpus: Mapping[str, Any]) -> str:
+    """Hash the files of a corpus, from its result."""
+    return hashlib.sha256(json.dumps(corpus["files"]).encode()).hexdigest()
 
 
 def general_from_recipe(
@@ -146,7 +156,7 @@ def general_from_recipe(
     hashes = {
         "blocks of a step": str(whole_batch(arguments)),
         "teacher": hash_model(str(recipe.teacher)),
-        "corpus": hashlib.sha256(json.dumps(corpus["files"]).encode()).hexdigest(),
+        "corpus": _hash_corpus(corpus),
     }
     hashes |= hash_start(recipe)
     with arguments.main_process_first(desc="preparing the output folder"):

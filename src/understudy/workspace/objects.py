@@ -17,6 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from understudy.data.load import cache_folder
 from understudy.data.sources import SPLITS, hash_saved_dataset
 from understudy.errors import DataError, ModelError, RecipeError
+from understudy.recipe.load import parse_settings, without_none
 from understudy.workspace.hashes import hash_model
 
 # Other names of data settings: splits in `datasets`, and an option of the command line.
@@ -104,6 +105,21 @@ def data_settings(data: str | Path | Mapping[str, Any] | None) -> dict[str, Any]
             raise RecipeError(f"data has two splits for {name}; the second is {given!r}.")
         settings[f"data.{name}"] = str(value) if isinstance(value, Path) else value
     return settings
+
+
+def given_settings(
+    data: str | Path | Mapping[str, Any] | None,
+    unlabelled: Sequence[str | Path | Dataset],
+    metric: str | None,
+    settings: Sequence[str] | Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the settings that the arguments of `run` and `distill` stand for; `settings` win."""
+    return {
+        **data_settings(data),
+        **unlabelled_settings(unlabelled),
+        **without_none({"metric": metric}),
+        **parse_settings(settings),
+    }
 
 
 def unlabelled_settings(unlabelled: Sequence[str | Path | Dataset]) -> dict[str, Any]:
