@@ -26,6 +26,7 @@ from understudy.report.charts import intervals
 from understudy.stages.distill import distill_from_recipe
 from understudy.workspace.folders import INTERMEDIATE, RECIPE, RESULT
 from understudy.workspace.hashes import hash_model, versions
+from understudy.workspace.lock import only_process_in
 from understudy.workspace.recipes import saved_recipe
 from understudy.workspace.result import read_outcomes, write_result
 from understudy.workspace.results import AblateResult
@@ -83,28 +84,29 @@ def ablate(
         raise RecipeError(
             f"two of the teachers are of the task {twice[0]}. Give each an ablation of its own."
         )
-    outcomes: dict[tuple[str, str, int], Outcomes] = {}
-    against: dict[str, dict[str, Any]] = {}
-    wanted = [AblationRow(FULL, {}), *(one for table in tables for one in ABLATIONS[table].variants)]
-    for seed in seeds:
-        for full in (one.model_copy(update={"seed": seed}) for one in recipes):
-            for variant in wanted:
-                place = folder / str(full.task) / f"{_slug(variant.name)}-{seed}"
-                result = _finish(full, variant, place, folder / str(full.task) / f"{_slug(FULL)}-{seed}")
-                split = next(iter(result["scores"]))
-                outcomes[str(full.task), variant.name, seed] = read_outcomes(place, "student", split)
-                against[str(full.task)] = result["against"]["scores"]
-    content: dict[str, Any] = {
-        "stage": "ablate",
-        "tables": {name: _table(ABLATIONS[name], outcomes, against, seeds) for name in tables},
-        "seeds": list(seeds),
-        "versions": versions(),
-    }
-    write_result(folder, content)
-    for name in tables:
-        _draw(content["tables"][name], folder / f"{name}.svg")
-    (folder / "table.md").write_text(as_markdown(content), "utf-8")
-    return AblateResult(folder, content)
+    with only_process_in(folder):
+        outcomes: dict[tuple[str, str, int], Outcomes] = {}
+        against: dict[str, dict[str, Any]] = {}
+        wanted = [AblationRow(FULL, {}), *(one for table in tables for one in ABLATIONS[table].variants)]
+        for seed in seeds:
+            for full in (one.model_copy(update={"seed": seed}) for one in recipes):
+                for variant in wanted:
+                    place = folder / str(full.task) / f"{_slug(variant.name)}-{seed}"
+                    result = _finish(full, variant, place, folder / str(full.task) / f"{_slug(FULL)}-{seed}")
+                    split = next(iter(result["scores"]))
+                    outcomes[str(full.task), variant.name, seed] = read_outcomes(place, "student", split)
+                    against[str(full.task)] = result["against"]["scores"]
+        content: dict[str, Any] = {
+            "stage": "ablate",
+            "tables": {name: _table(ABLATIONS[name], outcomes, against, seeds) for name in tables},
+            "seeds": list(seeds),
+            "versions": versions(),
+        }
+        write_result(folder, content)
+        for name in tables:
+            _draw(content["tables"][name], folder / f"{name}.svg")
+        (folder / "table.md").write_text(as_markdown(content), "utf-8")
+        return AblateResult(folder, content)
 
 
 def _full_recipe(

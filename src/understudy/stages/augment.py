@@ -25,6 +25,7 @@ from understudy.recipe.resolve import resolve_paths, with_precision
 from understudy.training.cpu import tune_cpu
 from understudy.workspace.folders import check_output, start_output
 from understudy.workspace.hashes import hash_model, versions
+from understudy.workspace.lock import one_at_a_time
 from understudy.workspace.result import data_content, write_result
 from understudy.workspace.results import AugmentResult
 
@@ -63,6 +64,7 @@ def augment(
     return augment_from_recipe(built, Path(output_dir), engine=engine, workers=workers, overwrite=overwrite)
 
 
+@one_at_a_time
 def augment_from_recipe(
     recipe: Recipe, output_dir: Path, *, engine: Engine = "local", workers: int = 1, overwrite: bool = False
 ) -> AugmentResult:

@@ -16,6 +16,7 @@ from understudy.timing.picture import draw
 from understudy.timing.rounds import compare_rounds, describe_rounds
 from understudy.workspace.folders import RESULT
 from understudy.workspace.hashes import versions
+from understudy.workspace.lock import only_process_in
 from understudy.workspace.result import write_result
 from understudy.workspace.results import BenchResult
 from understudy.workspace.timed_models import TimedModel, find_models
@@ -48,31 +49,32 @@ def bench(
         [{'model': 'teachers/sst2', 'threads': 1, 'batch': 1, 'length': 16, 'median_ms': …}, …]
     """
     folder = Path(output_dir).expanduser() if output_dir is not None else None
-    if folder is not None and (folder / RESULT).exists():
-        raise OutputError(f"{folder} holds a result already. Use another --output-dir.")
-    known = list(itertools.chain.from_iterable(find_models(str(model)) for model in models))
-    if not known:
-        raise RecipeError("give one model at least: a folder, or an artifact.")
-    names = [one.candidate.name for one in known]
-    if len(set(names)) < len(names):
-        raise RecipeError(f"{max(names, key=names.count)} is given twice; give each model once.")
-    _check_lengths(known, lengths)
-    timings, memory = measure(
-        [one.candidate for one in known], batches=batches, lengths=lengths, threads=threads
-    )
-    first = known[0].candidate.name
-    content: dict[str, Any] = {
-        "stage": "bench",
-        "machine": describe_machine(),
-        "models": {one.candidate.name: _describe(one, known[0], memory) for one in known},
-        "rows": [_row(timing, timings, first, known) for timing in timings],
-        "versions": versions() | _engines(known),
-    }
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        content["picture"] = _draw(known, timings, folder / PICTURE)
-        write_result(folder, content)
-    return BenchResult(folder, content)
+    with only_process_in(folder):
+        if folder is not None and (folder / RESULT).exists():
+            raise OutputError(f"{folder} holds a result already. Use another --output-dir.")
+        known = list(itertools.chain.from_iterable(find_models(str(model)) for model in models))
+        if not known:
+            raise RecipeError("give one model at least: a folder, or an artifact.")
+        names = [one.candidate.name for one in known]
+        if len(set(names)) < len(names):
+            raise RecipeError(f"{max(names, key=names.count)} is given twice; give each model once.")
+        _check_lengths(known, lengths)
+        timings, memory = measure(
+            [one.candidate for one in known], batches=batches, lengths=lengths, threads=threads
+        )
+        first = known[0].candidate.name
+        content: dict[str, Any] = {
+            "stage": "bench",
+            "machine": describe_machine(),
+            "models": {one.candidate.name: _describe(one, known[0], memory) for one in known},
+            "rows": [_row(timing, timings, first, known) for timing in timings],
+            "versions": versions() | _engines(known),
+        }
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            content["picture"] = _draw(known, timings, folder / PICTURE)
+            write_result(folder, content)
+        return BenchResult(folder, content)
 
 
 def _check_lengths(known: Sequence[TimedModel], lengths: Sequence[int]) -> None:

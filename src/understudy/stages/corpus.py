@@ -29,6 +29,7 @@ from understudy.recipe.resolve import resolve_paths
 from understudy.workspace.corpus_shards import HASHES, make_shards, open_sources, sum_counts
 from understudy.workspace.folders import RESULT, check_output, start_output
 from understudy.workspace.hashes import versions
+from understudy.workspace.lock import one_at_a_time
 from understudy.workspace.result import write_result
 from understudy.workspace.results import CorpusResult
 
@@ -68,6 +69,7 @@ def corpus(
     return corpus_from_recipe(built, Path(output_dir), engine=engine, workers=workers, overwrite=overwrite)
 
 
+@one_at_a_time
 def corpus_from_recipe(
     recipe: Recipe, output_dir: Path, *, engine: Engine = "local", workers: int = 1, overwrite: bool = False
 ) -> CorpusResult:

@@ -22,6 +22,7 @@ from understudy.models.settings import student_inside
 from understudy.recipe.recipe import Recipe
 from understudy.workspace.folders import RESULT
 from understudy.workspace.hashes import hash_model, versions
+from understudy.workspace.lock import only_process_in
 from understudy.workspace.models import load_to_score, refuse_unfinished
 from understudy.workspace.predictions import PREDICTIONS, write_predictions
 from understudy.workspace.recipes import evaluation_recipe
@@ -56,43 +57,46 @@ def evaluate(
     model = student_inside(model)
     against = student_inside(against) if against is not None else None
     folder = Path(output_dir) if output_dir is not None else None
-    if folder is not None and (folder / RESULT).exists():
-        raise OutputError(f"{folder} holds a result already. Use another --output-dir.")
-    run = evaluation_recipe(model, task=task, data=data, recipe=recipe, settings=settings)
-    run = run.model_copy(update={"data": without_unlabelled(run.data)})  # there is nothing to score
-    splits = (split,) if split else dev_splits(run.task_definition, run.data)
-    refuse_unfinished(model)
-    loaded = load_data(
-        run.task_definition,
-        run.data,
-        splits,
-        labels=model_labels(load_config(str(model)), run.task_definition),
-    )
-    announce(loaded)
-    # Load both models before running either, so that any problem shows early.
-    names = [str(model)] + ([str(against)] if against is not None else [])
-    models = [load_to_score(name, run, loaded) for name in names]
-    scores, *others = [_score(*pair, run, loaded, batch_size) for pair in models]
-    content: dict[str, Any] = {
-        "stage": "evaluate",
-        "task": run.task,
-        "model": str(model),
-        **score_content(scores),
-        **data_content(loaded),
-        "hashes": {"model": hash_model(str(model)), **loaded.hashes},
-        "versions": versions(),
-    }
-    if others:
-        other = others[0]
-        content["against"] = {"model": names[1], **score_content(other)}
-        content["hashes"]["against"] = hash_model(names[1])
-        content |= compare(run.task_definition, scores, other)
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        label_field = run.task_definition.kind.label_field
-        write_predictions(folder / PREDICTIONS, loaded, label_field, scores, others[0] if others else None)
-        write_result(folder, content)
-    return EvaluateResult(folder, content)
+    with only_process_in(folder):
+        if folder is not None and (folder / RESULT).exists():
+            raise OutputError(f"{folder} holds a result already. Use another --output-dir.")
+        run = evaluation_recipe(model, task=task, data=data, recipe=recipe, settings=settings)
+        run = run.model_copy(update={"data": without_unlabelled(run.data)})  # there is nothing to score
+        splits = (split,) if split else dev_splits(run.task_definition, run.data)
+        refuse_unfinished(model)
+        loaded = load_data(
+            run.task_definition,
+            run.data,
+            splits,
+            labels=model_labels(load_config(str(model)), run.task_definition),
+        )
+        announce(loaded)
+        # Load both models before running either, so that any problem shows early.
+        names = [str(model)] + ([str(against)] if against is not None else [])
+        models = [load_to_score(name, run, loaded) for name in names]
+        scores, *others = [_score(*pair, run, loaded, batch_size) for pair in models]
+        content: dict[str, Any] = {
+            "stage": "evaluate",
+            "task": run.task,
+            "model": str(model),
+            **score_content(scores),
+            **data_content(loaded),
+            "hashes": {"model": hash_model(str(model)), **loaded.hashes},
+            "versions": versions(),
+        }
+        if others:
+            other = others[0]
+            content["against"] = {"model": names[1], **score_content(other)}
+            content["hashes"]["against"] = hash_model(names[1])
+            content |= compare(run.task_definition, scores, other)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            label_field = run.task_definition.kind.label_field
+            write_predictions(
+                folder / PREDICTIONS, loaded, label_field, scores, others[0] if others else None
+            )
+            write_result(folder, content)
+        return EvaluateResult(folder, content)
 
 
 def _score(

@@ -27,6 +27,7 @@ from understudy.workspace.artifact_folder import replace_artifact, speed_content
 from understudy.workspace.folders import check_apart, check_artifact_folder
 from understudy.workspace.hashes import hash_model, versions
 from understudy.workspace.inputs import describe_input
+from understudy.workspace.lock import only_process_in
 from understudy.workspace.models import load_subject
 from understudy.workspace.origin import find_origin
 from understudy.workspace.recipes import evaluation_recipe
@@ -70,36 +71,37 @@ def export(
         'positive'
     """
     folder, model = Path(output_dir).expanduser(), student_inside(student)
-    check_artifact_folder(folder, overwrite=overwrite)
-    run = evaluation_recipe(model, task=task, data=data, recipe=recipe, settings=settings)
-    check_apart(folder, [student, *input_paths(run)])
-    tune_cpu()
-    subject = load_subject(str(model), run, openvino=openvino)
-    # Written next to its place and moved there when complete, so a folder never holds half an artifact.
-    working = folder.with_name(f"{folder.name}.writing")
-    shutil.rmtree(working, ignore_errors=True)
-    (working / "onnx").mkdir(parents=True)
-    try:
-        maker = FormMaker(subject, working, tolerance)
-        maker.fp32()
-        if int8:
-            maker.int8()
-        if int4:
-            maker.int4()
-        if openvino:
-            maker.openvino()
-        artifact = _describe(subject, run, maker)
-        write_artifact(working, artifact)
-        if speed:
-            artifact = replace(artifact, details={**artifact.details, "speed": _time(subject, working)})
-        (working / CARD).write_text(
-            write_card(artifact, find_origin(str(student), str(model)), subject.kind), "utf-8"
-        )
-        content = write_artifact(working, artifact)
-        replace_artifact(folder, working)
-    finally:
-        shutil.rmtree(working, ignore_errors=True)  # left over if not finished
-    return ExportResult(folder, {"stage": "export", **content})
+    with only_process_in(folder):
+        check_artifact_folder(folder, overwrite=overwrite)
+        run = evaluation_recipe(model, task=task, data=data, recipe=recipe, settings=settings)
+        check_apart(folder, [student, *input_paths(run)])
+        tune_cpu()
+        subject = load_subject(str(model), run, openvino=openvino)
+        # Written next to its place and moved there when complete, so a folder never holds half an artifact.
+        working = folder.with_name(f"{folder.name}.writing")
+        shutil.rmtree(working, ignore_errors=True)
+        (working / "onnx").mkdir(parents=True)
+        try:
+            maker = FormMaker(subject, working, tolerance)
+            maker.fp32()
+            if int8:
+                maker.int8()
+            if int4:
+                maker.int4()
+            if openvino:
+                maker.openvino()
+            artifact = _describe(subject, run, maker)
+            write_artifact(working, artifact)
+            if speed:
+                artifact = replace(artifact, details={**artifact.details, "speed": _time(subject, working)})
+            (working / CARD).write_text(
+                write_card(artifact, find_origin(str(student), str(model)), subject.kind), "utf-8"
+            )
+            content = write_artifact(working, artifact)
+            replace_artifact(folder, working)
+        finally:
+            shutil.rmtree(working, ignore_errors=True)  # left over if not finished
+        return ExportResult(folder, {"stage": "export", **content})
 
 
 def _describe(subject: ExportSubject, run: Recipe, maker: FormMaker) -> Artifact:

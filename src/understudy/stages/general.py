@@ -31,6 +31,7 @@ from understudy.workspace.folders import (
     start_output,
 )
 from understudy.workspace.hashes import hash_model, hash_start, versions
+from understudy.workspace.lock import one_at_a_time
 from understudy.workspace.result import write_result
 from understudy.workspace.results import GeneralResult
 
@@ -131,6 +132,7 @@ def _hash_corpus(corpus: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(corpus["files"]).encode()).hexdigest()
 
 
+@one_at_a_time
 def general_from_recipe(
     recipe: Recipe, output_dir: Path, *, overwrite: bool = False, shared: SharedTeacher | None = None
 ) -> GeneralResult:

@@ -35,6 +35,7 @@ from understudy.training.cpu import tune_cpu
 from understudy.workspace.corpus_shards import open_sources
 from understudy.workspace.folders import FOUND, check_output, start_output
 from understudy.workspace.hashes import hash_model, versions
+from understudy.workspace.lock import one_at_a_time
 from understudy.workspace.result import data_content, write_result
 from understudy.workspace.results import MineResult
 
@@ -81,6 +82,7 @@ def mine(
     return mine_from_recipe(built, Path(output_dir), engine=engine, workers=workers, overwrite=overwrite)
 
 
+@one_at_a_time
 def mine_from_recipe(
     recipe: Recipe, output_dir: Path, *, engine: Engine = "local", workers: int = 1, overwrite: bool = False
 ) -> MineResult:

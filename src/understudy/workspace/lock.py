@@ -6,6 +6,7 @@ import contextlib
 import functools
 import hashlib
 import json
+import logging
 import os
 import socket
 import time
@@ -18,6 +19,8 @@ from filelock import FileLock, Timeout
 from understudy.data.load import cache_folder
 from understudy.errors import OutputError
 from understudy.recipe.recipe import Recipe
+
+logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -40,48 +43,85 @@ def one_at_a_time(
 
 
 @contextlib.contextmanager
-def only_process_in(output_dir: Path) -> Iterator[None]:
-    """Refuse a folder that another process of this machine is writing to.
+def only_process_in(output_dir: Path | None) -> Iterator[None]:
+    """Refuse a folder that another process is writing to; None, which is no folder, is free.
 
-    The operating system gives a lock back when its holder ends, however that happens. Locks are in the cache
-    folder, so that output folders have nothing in them that depends on the machine.
+    The lock is a hidden file next to the folder, removed at the end: processes on other machines and in other
+    containers see it, as far as their file system shares locks (NFS does from version 4 on). Where no file
+    can be locked there, it is in the cache folder, and only processes that share that are seen.
+
+    The operating system gives a lock back when its holder ends, however that happens.
     """
-    if os.environ.get("RANK", "0") != "0":  # the first of several processes holds it for all
+    # Of the processes of a distributed run the first holds it for all.
+    if output_dir is None or os.environ.get("RANK", "0") != "0":
         yield
         return
-    folder = cache_folder() / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    name = hashlib.sha256(str(output_dir.expanduser().resolve()).encode()).hexdigest()[:24]
-    lock, holder = FileLock(folder / f"{name}.lock"), folder / f"{name}.json"
+    folder = output_dir.expanduser().resolve()
+    made = [parent for parent in folder.parents if not parent.exists()]
     try:
-        lock.acquire(timeout=0 if _is_alive(holder) else _WAIT)
-    except Timeout:
-        raise OutputError(
-            f"{output_dir} is in use by {_describe(holder)}. Wait for it, stop it, or use another "
-            "--output-dir."
-        ) from None
+        lock = _acquire(folder.parent / f".{folder.name}.lock", output_dir)
+    except (OSError, NotImplementedError) as error:  # read-only, a name too long, no locks
+        logger.debug("no lock next to %s: %s", folder, error)
+        name = hashlib.sha256(str(folder).encode()).hexdigest()[:24]
+        lock = _acquire(cache_folder() / "locks" / f"{name}.lock", output_dir)
+    path = Path(lock.lock_file)
     try:
         started = time.strftime("%Y-%m-%d %H:%M:%S")
-        holder.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "started": started}))
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "started": started}
+        _holder_of(path).write_text(json.dumps(holder), "utf-8")
         yield
     finally:
-        holder.unlink(missing_ok=True)
+        # Removed while held: a process that has opened the file meanwhile sees that it is gone, and retries.
+        for file in (_holder_of(path), path):
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)
         lock.release()
+        for parent in made:
+            with contextlib.suppress(OSError):
+                parent.rmdir()  # unless something was written
 
 
-def _is_alive(holder: Path) -> bool:
-    """Return whether the process that a lock names is running on this machine."""
+def _acquire(path: Path, output_dir: Path) -> FileLock:
+    """Acquire the lock at a path at once; a moment later if its holder is gone.
+
+    Raises:
+        OutputError: if another process holds it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock, holder = FileLock(path), _holder_of(path)
     try:
-        content = json.loads(holder.read_text())
+        lock.acquire(timeout=0)
+    except Timeout:
+        try:
+            lock.acquire(timeout=_WAIT if _is_gone(holder) else 0)
+        except Timeout:
+            raise OutputError(
+                f"{output_dir} is in use by {_describe(holder)}. Wait for it, stop it, or use another "
+                "--output-dir."
+            ) from None
+    return lock
+
+
+def _holder_of(path: Path) -> Path:
+    """Return the file that says who holds a lock; the lock itself may be emptied by whoever tries it."""
+    return path.with_suffix(".holder")
+
+
+def _is_gone(holder: Path) -> bool:
+    """Return whether the process that holds a lock, if it is known, has ended on this machine."""
+    try:
+        content = json.loads(holder.read_text("utf-8"))
+        if content["host"] != socket.gethostname():
+            return False
         os.kill(content["pid"], 0)
     except (OSError, ValueError):
-        return False
-    return bool(content["host"] == socket.gethostname())
+        return True
+    return False
 
 
 def _describe(holder: Path) -> str:
     try:
-        content = json.loads(holder.read_text())
+        content = json.loads(holder.read_text("utf-8"))
     except (OSError, ValueError):
         return "another process"
     return f"process {content['pid']} on {content['host']}, since {content['started']}"
