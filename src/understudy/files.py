@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import json
+import logging
 import os
 import uuid
 from collections.abc import Callable
@@ -11,6 +14,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+logger = logging.getLogger(__name__)
+
+SEAL = "seal.json"
 
 
 def hash_file(path: Path) -> str:
@@ -25,17 +32,19 @@ def is_pattern(source: str) -> bool:
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
-    """Write a NumPy array atomically, to a path of any name."""
+    """Write a NumPy array atomically, to a path of any name, after a file with its hash."""
 
     def write(temporary: Path) -> None:
         with temporary.open("wb") as file:
             np.save(file, array)
 
-    write_atomically(path, write)
+    write_sealed(path, write)
 
 
 def write_atomically(path: Path, content: str | Callable[[Path], object]) -> None:
     """Write a file so that readers see the old or the new content, never a part, even with several writers.
+
+    The content is on the disk before it has its name, so this also holds if the power fails.
 
     Args:
         content: the text, or a function that writes to the path it is given.
@@ -46,6 +55,77 @@ def write_atomically(path: Path, content: str | Callable[[Path], object]) -> Non
             temporary.write_text(content, "utf-8")
         else:
             content(temporary)
+        sync(temporary)
         os.replace(temporary, path)
+        sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that cannot
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def sync_all(folder: Path) -> None:
+    """Wait until a folder and everything in it are on the disk."""
+    for path in folder.rglob("*"):
+        if path.is_file() or path.is_dir():
+            sync(path)
+    sync(folder)
+
+
+def write_sealed(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file atomically, after a file with its hash; see `is_whole`."""
+
+    def write_and_seal(temporary: Path) -> None:
+        write(temporary)
+        write_atomically(seal_of(path), hash_file(temporary))
+
+    write_atomically(path, write_and_seal)
+
+
+def is_whole(path: Path) -> bool:
+    """Return whether a file is there as `write_sealed` wrote it."""
+    if not path.exists():
+        return False
+    seal = seal_of(path)
+    if seal.exists() and seal.read_bytes() == hash_file(path).encode():
+        return True
+    logger.warning("%s is not what was written, and is made again.", path)
+    return False
+
+
+def seal(path: Path) -> None:
+    """Write the hash of a finished file next to it, when it is on the disk."""
+    sync(path)
+    write_atomically(seal_of(path), hash_file(path))
+
+
+def seal_of(path: Path) -> Path:
+    """Return the path of the file with a file's hash."""
+    return path.with_name(path.name + ".sha256")
+
+
+def seal_folder(folder: Path) -> None:
+    """Write the hash of every file of a folder to `seal.json` in it, when all of them are on the disk."""
+    sync_all(folder)
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SEAL)
+    hashes = {path.relative_to(folder).as_posix(): hash_file(path) for path in files}
+    write_atomically(folder / SEAL, json.dumps(hashes, indent=2))
+
+
+def is_whole_folder(folder: Path) -> bool:
+    """Return whether a folder's files are those that `seal_folder` has seen."""
+    try:
+        hashes = json.loads((folder / SEAL).read_text("utf-8"))
+        return all(hash_file(folder / name) == expected for name, expected in hashes.items())
+    except (OSError, ValueError, AttributeError, TypeError):  # also if the seal is something else
+        return False

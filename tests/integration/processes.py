@@ -19,11 +19,15 @@ from typing import Any
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
+        "onnxruntime.quantization",
+        "torch.onnx._internal.exporter._core",
         "transformers.models.bert.modeling_bert",
         "understudy.cli.app",
         "understudy.pipeline.run",
         "understudy.stages.augment",
         "understudy.stages.corpus",
+        "understudy.stages.evaluate",
+        "understudy.stages.export",
         "understudy.stages.finetune",
         "understudy.stages.general",
         "understudy.stages.mine",
@@ -76,6 +80,21 @@ class Command:
     def kill(self) -> None:
         os.kill(self._process.pid, signal.SIGKILL)
         assert self.wait() == -signal.SIGKILL
+
+    def wait_until_stopped(self) -> bool:
+        """Wait until it has stopped itself with SIGSTOP, or ended; return whether it has stopped."""
+        while self.is_running:
+            try:
+                state = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                return False
+            if state == "T":
+                return True
+            time.sleep(0.005)
+        return False
+
+    def go_on(self) -> None:
+        os.kill(self._process.pid, signal.SIGCONT)
 
     def kill_when(self, happened: Callable[[], bool], delay: float = 0.0, timeout: float = 300) -> None:
         """Kill it as soon as something has happened, or a little later; fail if it ends before."""

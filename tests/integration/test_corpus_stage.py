@@ -166,3 +166,16 @@ def test_what_is_refused(made: Path, encoder: Path, texts: Path, tmp_path: Path)
     with pytest.raises(ModelError, match=r"corpus\.max_length is 500, and the model reads at most 128"):
         corpus(settings={"corpus.max_length": 500})
     assert not (tmp_path / "out").exists()
+
+
+def test_a_flipped_bit_of_a_finished_corpus_is_found_when_it_is_read(
+    encoder: Path, texts: Path, tmp_path: Path
+) -> None:
+    understudy.corpus([texts], tokenizer=encoder, output_dir=tmp_path / "out", settings=SMALL)
+    file = tmp_path / "out" / "train" / "part-000000.arrow"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(bytes(data))
+    _, blocks = open_corpus(tmp_path / "out")
+    with pytest.raises(DataError, match=r"part-000000\.arrow is not what understudy corpus wrote"):
+        blocks[TRAIN][0]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from understudy.errors import ModelError
-from understudy.files import hash_file, write_atomically
+from understudy.files import hash_file, sync_all, write_atomically
 
 ARTIFACT = "artifact.json"
 TOKENIZER = "tokenizer.json"
@@ -86,7 +86,8 @@ class Artifact:
 
 
 def write_artifact(folder: Path, artifact: Artifact) -> dict[str, Any]:
-    """Write artifact.json, whose presence marks the export as finished."""
+    """Write artifact.json, whose presence marks the export as finished, when all files are on the disk."""
+    sync_all(folder)
     content = {"format": FORMAT, **asdict(artifact)}
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
     write_atomically(folder / ARTIFACT, text + "\n")

@@ -24,7 +24,7 @@ from understudy.augmentation.replace import Question, Replacement, Variant, draw
 from understudy.augmentation.settings import AugmentSettings
 from understudy.augmentation.words import load_stop_words
 from understudy.data.kind import Kind
-from understudy.files import write_atomically
+from understudy.files import write_sealed
 
 Row = Mapping[str, Any]
 Ask = Callable[[Iterable[Question]], Mapping[Question, Sequence[str]]]
@@ -171,9 +171,9 @@ def shard_schema(kind: Kind, fields: Collection[str]) -> pa.Schema:
 def write_shard(
     path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema, counts: Mapping[str, int]
 ) -> None:
-    """Write a Parquet file of augmented rows with their counts, atomically."""
+    """Write a Parquet file of augmented rows with their counts and its hash next to it, atomically."""
     table = pa.Table.from_pylist(list(rows), schema.with_metadata({_COUNTS: json.dumps(counts)}))
-    write_atomically(path, lambda temporary: pq.write_table(table, temporary))
+    write_sealed(path, lambda temporary: pq.write_table(table, temporary))
 
 
 _COUNTS = "understudy.counts"

@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerFast
 from understudy.data.blocks import Tokens, fill_blocks, fill_pairs, sentence_ends, split_sentences
 from understudy.data.encode import special_tokens
 from understudy.errors import DataError
-from understudy.files import write_atomically
+from understudy.files import hash_file, write_sealed
 
 TRAIN, HELD_OUT = "train", "held-out"
 HASH_BYTES = 16
@@ -112,7 +112,7 @@ class BlockMaker:
 
 
 def write_blocks(path: Path, blocks: Iterable[Block], maker: BlockMaker, counts: Counter[str]) -> None:
-    """Write a file of blocks with its counts, atomically."""
+    """Write a file of blocks with its counts and its hash next to it, atomically."""
     made = list(blocks)
     lengths = [len(ids) for ids, _ in made]
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64())
@@ -128,7 +128,7 @@ def write_blocks(path: Path, blocks: Iterable[Block], maker: BlockMaker, counts:
         with pa.ipc.new_file(str(temporary), table.schema) as writer:
             writer.write_table(table)
 
-    write_atomically(path, write)
+    write_sealed(path, write)
 
 
 def block_counts(path: Path) -> Counter[str]:
@@ -140,8 +140,8 @@ def block_counts(path: Path) -> Counter[str]:
 class Blocks(Dataset[dict[str, Any]]):
     """All blocks of several files by number, read from disk on demand."""
 
-    def __init__(self, files: Sequence[Path], counts: Sequence[int]) -> None:
-        self.files = tuple(files)
+    def __init__(self, files: Sequence[Path], counts: Sequence[int], hashes: Sequence[str] = ()) -> None:
+        self.files, self.hashes = tuple(files), tuple(hashes)
         self.ends = tuple(accumulate(counts))
         self._open: dict[int, tuple[Any, Any, Any]] = {}
 
@@ -163,6 +163,8 @@ class Blocks(Dataset[dict[str, Any]]):
 
     def _file(self, place: int) -> tuple[Any, Any, Any]:
         if place not in self._open:
+            if self.hashes and hash_file(self.files[place]) != self.hashes[place]:
+                raise _is_not_ours(self.files[place])
             batch = pa.ipc.open_file(pa.memory_map(str(self.files[place]))).get_batch(0)
             blocks = batch.column("input_ids")
             seconds = batch.column("second").to_numpy() if "second" in batch.schema.names else None
@@ -176,7 +178,8 @@ class Blocks(Dataset[dict[str, Any]]):
 def open_corpus(folder: Path) -> tuple[dict[str, Any], dict[str, Blocks]]:
     """Open a finished corpus: its result.json, and its training and held-out blocks.
 
-    File sizes are checked, but hashes are not, since a corpus may be larger than the part that is read.
+    File sizes are checked here; hashes when a file is opened, since a corpus may be larger than the part that
+    is read.
     """
     try:
         content: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))
@@ -192,10 +195,14 @@ def open_corpus(folder: Path) -> tuple[dict[str, Any], dict[str, Blocks]]:
         names = {name: known for name, known in content["files"].items() if name.startswith(f"{part}/")}
         for name, known in names.items():
             if not (folder / name).is_file() or (folder / name).stat().st_size != known["bytes"]:
-                raise DataError(
-                    f"general.corpus: {folder / name} is not what understudy corpus wrote. Run it again with "
-                    "--overwrite."
-                )
-        filled = {name: known["blocks"] for name, known in names.items() if known["blocks"]}
-        blocks[part] = Blocks([folder / name for name in filled], list(filled.values()))
+                raise _is_not_ours(folder / name)
+        filled = {name: known for name, known in names.items() if known["blocks"]}
+        counts, hashes = ([known[key] for known in filled.values()] for key in ("blocks", "hash"))
+        blocks[part] = Blocks([folder / name for name in filled], counts, hashes)
     return content, blocks
+
+
+def _is_not_ours(file: Path) -> DataError:
+    return DataError(
+        f"general.corpus: {file} is not what understudy corpus wrote. Run it again with --overwrite."
+    )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from transformers import PreTrainedTokenizerFast
 from understudy.data.encodings import IGNORED_LABEL, TRUNCATED
 from understudy.data.kind import RowKind
 from understudy.data.tokens import TextReader, padded_width
+from understudy.files import is_whole, seal, seal_of
 
 # Part of every cache key: increase it when the same rows would be encoded differently.
 ENCODING_VERSION = 3
@@ -63,14 +65,30 @@ def encode(
             encoded[LABELLED] = [int(labelled)] * len(encoded["row"])
         return encoded
 
-    return rows.map(
-        encode_batch,
-        batched=True,
-        batch_size=1_000,
-        remove_columns=rows.column_names,
-        new_fingerprint=fingerprint,
-        desc="Tokenising",
-    )
+    def encode_rows() -> Dataset:
+        return rows.map(
+            encode_batch,
+            batched=True,
+            batch_size=1_000,
+            remove_columns=rows.column_names,
+            new_fingerprint=fingerprint,
+            desc="Tokenising",
+        )
+
+    if not rows.cache_files:
+        return encode_rows()
+    folder = Path(rows.cache_files[0]["filename"]).parent
+    return keep_whole(folder / f"cache-{fingerprint}.arrow", encode_rows)
+
+
+def keep_whole(file: Path, make: Callable[[], Dataset]) -> Dataset:
+    """Return what a function of `datasets` makes and keeps in a file; a damaged file is made again."""
+    if file.exists() and not is_whole(file):
+        file.unlink(missing_ok=True)
+    made = make()
+    if file.exists() and not seal_of(file).exists():
+        seal(file)
+    return made
 
 
 def text_reader(

@@ -8,6 +8,7 @@ that affect it, and memory-mapped from there, so memory does not grow with the n
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
@@ -35,6 +36,7 @@ from understudy.data.task import Task
 from understudy.data.text_files import encoding_name
 from understudy.data.unlabelled import unlabelled_source
 from understudy.errors import DataError, RecipeError
+from understudy.files import SEAL, is_whole_folder, seal_folder
 
 logger = logging.getLogger(__name__)
 
@@ -287,9 +289,24 @@ def _check(
     ]
     key = hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:24]
     folder = cache_folder() / key
-    if not (folder / "report.json").exists():
+    if not (folder / "report.json").exists() or not _is_whole(folder, _newest(folder)):
+        shutil.rmtree(folder, ignore_errors=True)
         _write_rows(task, source, labels, folder, labelled=labelled)
     return folder, RowReport(**json.loads((folder / "report.json").read_text("utf-8")))
+
+
+@functools.lru_cache(maxsize=1000)  # hashed once in a process, unless they change
+def _is_whole(folder: Path, _changed: tuple[int, ...]) -> bool:
+    if is_whole_folder(folder):
+        return True
+    logger.warning("%s is not what was written: the rows are read again.", folder / "rows.arrow")
+    return False
+
+
+def _newest(folder: Path) -> tuple[int, ...]:
+    """Return the times at which a folder's files were changed."""
+    files = (folder / name for name in ("rows.arrow", "report.json", SEAL))
+    return tuple(file.stat().st_mtime_ns for file in files if file.exists())
 
 
 def _open(folder: Path) -> Dataset:
@@ -334,6 +351,7 @@ def _write_rows(
             if batch:
                 out.write_batch(pa.RecordBatch.from_pylist(batch, schema))
         (target / "report.json").write_text(json.dumps(asdict(report), ensure_ascii=True), "utf-8")
+        seal_folder(target)
         try:
             target.rename(folder)
         except OSError:

@@ -18,7 +18,7 @@ from understudy.data.load import cache_folder, load_data, load_unlabelled
 from understudy.data.settings import DataSettings, without_unlabelled
 from understudy.errors import RecipeError
 from understudy.evaluation.score import predict_logits, prepare_split
-from understudy.files import write_atomically
+from understudy.files import is_whole, write_sealed
 from understudy.models.pretrained import load_config, load_model, load_tokenizer, model_labels
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
@@ -66,7 +66,7 @@ def resolve_distillation(recipe: Recipe) -> Recipe:
     decided_by += [count, train.hashes if train is not None else {}]
     key = hashlib.sha256(json.dumps(decided_by).encode()).hexdigest()[:32]
     file = cache_folder() / AGREEMENT / f"{key}.jsonl"
-    if not file.exists():
+    if not is_whole(file):
         known = train.splits["train"] if train is not None else ()
         _write(file, recipe, _choose(rows, known, task.kind, count), names)
     update: dict[str, Any] = {"dev": str(file)}
@@ -129,4 +129,4 @@ def _write(file: Path, recipe: Recipe, rows: Dataset, names: tuple[str, ...] | N
         lines.append({str(recipe.data.columns.get(name, name)): one for name, one in named.items()})
     file.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(line) + "\n" for line in lines)  # ASCII, which every encoding has
-    write_atomically(file, lambda path: path.write_text(text, recipe.data.encoding or "utf-8"))
+    write_sealed(file, lambda path: path.write_text(text, recipe.data.encoding or "utf-8"))

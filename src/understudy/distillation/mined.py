@@ -75,7 +75,17 @@ def search_corpus(
     embed, queries_QD = prepare_search(texts, settings, pieces, folder)
     parts = [found_path(folder, number) for number in range(len(pieces))]
     lengths = length_range(texts.queries)
-    run_pass("Searching", engine, workers, parts, make_search_job, settings, lengths, pieces, folder)
+    run_pass(
+        "Searching",
+        engine,
+        workers,
+        [[part] for part in parts],
+        make_search_job,
+        settings,
+        lengths,
+        pieces,
+        folder,
+    )
     found = merge_found(parts, len(texts.queries), settings.neighbours)
     excluded_ED = embed_all(texts.excluded, embed)
     found, counts = drop_duplicates(found, embed, queries_QD, excluded_ED, settings.duplicate)

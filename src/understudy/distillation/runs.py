@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
@@ -49,8 +50,16 @@ def train_to_the_end(trainer: Trainer) -> TrainOutput:
     if checkpoint is not None:
         step = str(checkpoint).rpartition("-")[2]
         logger.warning("Continuing from step %s: %s", step, checkpoint)
+        _restore_problem_type(trainer.model, checkpoint)
     with checkpoint_on_interrupt(trainer):
         return trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+def _restore_problem_type(model: Any, checkpoint: Path) -> None:
+    """Take over the only setting that transformers' models change while they learn: which loss it is."""
+    file, config = checkpoint / "config.json", getattr(model, "config", None)
+    if file.is_file() and config is not None:
+        config.problem_type = json.loads(file.read_text("utf-8")).get("problem_type")
 
 
 def save_model(
@@ -100,5 +109,16 @@ def write_table(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _losses(log: Mapping[str, float]) -> dict[str, float]:
-    named = {name: value for name, value in log.items() if name == "loss" or name.startswith("loss_")}
-    return {name.removeprefix("loss_"): round(value, 6) for name, value in named.items()}
+    named = {name: value for name, value in log.items() if name.startswith("loss_")}
+    terms = {name.removeprefix("loss_"): round(value, 6) for name, value in named.items()}
+    return {"loss": round(log["loss"], 6), **{name: terms[name] for name in sorted(terms, key=by_layer)}}
+
+
+def by_layer(term: str) -> tuple[int, str]:
+    """Order the terms of a loss by their layers. A checkpoint forgets the order in which they came.
+
+    >>> sorted(["hidden_10", "attention_1", "embeddings", "hidden_2"], key=by_layer)
+    ['embeddings', 'attention_1', 'hidden_2', 'hidden_10']
+    """
+    number = term.rpartition("_")[2]
+    return int(number) if number.isdecimal() else 0, term

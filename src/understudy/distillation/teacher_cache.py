@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,15 +29,20 @@ from datasets import Dataset, concatenate_datasets
 from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainingArguments
 
-from understudy.data.encode import ENCODER_INPUTS, TEACHER, TEACHER_STATES, TEACHER_TOKENS, Collator
+from understudy.data.encode import (
+    ENCODER_INPUTS,
+    TEACHER,
+    TEACHER_STATES,
+    TEACHER_TOKENS,
+    Collator,
+    keep_whole,
+)
 from understudy.data.kind import Kind
 from understudy.data.load import cache_folder
 from understudy.errors import OutputError
-from understudy.files import hash_file, write_atomically
+from understudy.files import is_whole, write_sealed
 from understudy.progress import progress
 from understudy.training.trainer import autocast_dtype
-
-logger = logging.getLogger(__name__)
 
 # Part of every cache key: increase it when the same rows would get different predictions.
 FORMAT_VERSION = 3
@@ -92,7 +96,7 @@ def add_teacher_answers(
     folder.mkdir(parents=True, exist_ok=True)
     shards = _shards(folder, len(encoded), layers)
     mine = shards[arguments.process_index :: arguments.world_size]
-    missing = {shard: {file for file in shard.files if not _is_whole(file)} for shard in mine}
+    missing = {shard: {file for file in shard.files if not is_whole(file)} for shard in mine}
     missing = {shard: files for shard, files in missing.items() if files}
     if missing:
         teacher = load_teacher().to(arguments.device)  # type: ignore[arg-type]  # transformers' decorator
@@ -112,6 +116,9 @@ def add_teacher_answers(
     predictions = _open([shard.predictions for shard in shards]).remove_columns(["row"])
     prefix = TEACHER_TOKENS if kind.is_per_token else TEACHER
     predictions = predictions.rename_columns({name: prefix + name for name in predictions.column_names})
+    if encoded._indices is not None:  # otherwise it is done below, for every part, without a seal
+        file, rows = folder / "rows.arrow", encoded
+        encoded = keep_whole(file, lambda: rows.flatten_indices(cache_file_name=str(file)))
     parts = [encoded, predictions]
     if layers:
         parts.append(_open([shard.states for shard in shards if shard.states is not None]))
@@ -180,10 +187,10 @@ def _fill(
     columns = {name: float_lists(values) for name, values in predictions.items()}
     table = pa.table({"row": pa.array(rows["row"][:], pa.int64()), **columns})
     if shard.predictions in files:
-        _write(shard.predictions, lambda path: _write_arrow(table, path))
+        write_sealed(shard.predictions, lambda path: _write_arrow(table, path))
     if shard.states is not None and shard.states in files:
         column = pa.table({TEACHER_STATES: pa.array(states, pa.binary())})
-        _write(shard.states, lambda path: _write_arrow(column, path))
+        write_sealed(shard.states, lambda path: _write_arrow(column, path))
 
 
 def float_lists(arrays: Sequence[NDArray[np.float32]]) -> pa.Array:
@@ -199,26 +206,3 @@ def float_lists(arrays: Sequence[NDArray[np.float32]]) -> pa.Array:
 def _write_arrow(table: pa.Table, path: Path) -> None:
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as out:
         out.write_table(table, max_chunksize=1_000)
-
-
-def _write(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file atomically, after the file with its hash."""
-
-    def write_and_seal(temporary: Path) -> None:
-        write(temporary)
-        write_atomically(_seal_of(path), hash_file(temporary))
-
-    write_atomically(path, write_and_seal)
-
-
-def _is_whole(path: Path) -> bool:
-    if not path.exists():
-        return False
-    if _seal_of(path).exists() and _seal_of(path).read_text("utf-8") == hash_file(path):
-        return True
-    logger.warning("%s is not what was written: its rows are computed again.", path)
-    return False
-
-
-def _seal_of(path: Path) -> Path:
-    return path.with_name(path.name + ".sha256")

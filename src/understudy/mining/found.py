@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.data.documents import Piece, read_documents
-from understudy.files import write_atomically
+from understudy.files import write_sealed
 from understudy.mining.search import Nearest
 from understudy.mining.sentences import Sentence, document_sentences, fingerprint
 from understudy.mining.vectors import Embed, Vectors
@@ -81,7 +81,7 @@ def search_piece(
         [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)],
         schema=_SCHEMA.with_metadata({_COUNT: str(num_sentences)}),
     )
-    write_atomically(path, lambda temporary: pq.write_table(table, temporary))
+    write_sealed(path, lambda temporary: pq.write_table(table, temporary))
 
 
 def count_sentences(path: Path) -> int:

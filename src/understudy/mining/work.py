@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from understudy.data.documents import Piece, read_documents
-from understudy.files import write_array
+from understudy.files import is_whole, write_array
 from understudy.jobs import Job
 from understudy.mining.found import embed_all, search_piece
 from understudy.mining.sentences import fingerprint
@@ -37,7 +37,7 @@ def prepare_search(
     Returns:
         The function that turns sentences into vectors, and the vectors of the task's texts.
     """
-    if settings.vectors == "static" and not (folder / TABLE).exists():
+    if settings.vectors == "static" and not is_whole(folder / TABLE):
         sample = (text for piece in pieces for text in read_documents(piece, settings.column) if text)
         encoder = str(settings.encoder)
         counted = islice(sample, _COUNTED_DOCUMENTS)

@@ -31,7 +31,7 @@ from understudy.data.load import cache_folder, load_data
 from understudy.data.sources import dev_splits
 from understudy.errors import RecipeError
 from understudy.evaluation.score import prepare_split
-from understudy.files import write_atomically
+from understudy.files import is_whole, write_sealed
 from understudy.kinds import get_kind
 from understudy.kinds.tasks import DEFAULT_KIND
 from understudy.models.families import own_sizes
@@ -263,11 +263,13 @@ def measured_costs(model: str, length: int, settings: StudentSettings | None = N
     decided_by += [[asdict(shape) for shape in shapes], version("onnxruntime")]
     key = hashlib.sha256(json.dumps(decided_by, sort_keys=True, default=str).encode()).hexdigest()[:32]
     file = cache_folder() / _CACHE / f"{key}.json"
-    if not file.exists():
+    if not is_whole(file):
         logger.info("Timing %d shapes with random weights on this machine: about a minute.", len(shapes))
         found = measure_shapes(model, shapes, length, settings, num_tokens=_VOCABULARY)
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, json.dumps([asdict(cost) for cost in found]))
+        write_sealed(
+            file, lambda path: path.write_text(json.dumps([asdict(cost) for cost in found]), "utf-8")
+        )
     costs = [StudentCost(**one) for one in json.loads(file.read_text("utf-8"))]
     own = getattr(config, "embedding_size", config.hidden_size)  # ELECTRA-small's are narrower
     return fit_costs(

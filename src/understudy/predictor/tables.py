@@ -19,6 +19,7 @@ from understudy.data.text_files import (
     text_lines,
 )
 from understudy.errors import DataError, did_you_mean
+from understudy.files import write_atomically
 
 TABLES = (".csv", ".tsv")
 _PLACES_KEPT = 5
@@ -225,18 +226,22 @@ def write_predictions(
     is_table = file.suffix in TABLES
     lines = (_beside(record, kind.cells(answer) if is_table else answer, fields) for record, answer in pairs)
     first = next(lines, None)
-    with file.open("w", encoding="utf-8", newline="") as opened:
-        if first is None:
-            return
-        every = itertools.chain([first], lines)
-        if not is_table:
-            opened.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in every)
-            return
-        names = [name for name in first if name not in ("probabilities", "truncated")]
-        delimiter = "\t" if file.suffix == ".tsv" else ","
-        table = csv.DictWriter(opened, names, delimiter=delimiter, extrasaction="ignore")
-        table.writeheader()
-        table.writerows(every)
+
+    def write(path: Path) -> None:
+        with path.open("w", encoding="utf-8", newline="") as opened:
+            if first is None:
+                return
+            every = itertools.chain([first], lines)
+            if not is_table:
+                opened.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in every)
+                return
+            names = [name for name in first if name not in ("probabilities", "truncated")]
+            delimiter = "\t" if file.suffix == ".tsv" else ","
+            table = csv.DictWriter(opened, names, delimiter=delimiter, extrasaction="ignore")
+            table.writeheader()
+            table.writerows(every)
+
+    write_atomically(file, write)  # half a table would look like a whole one
 
 
 def _beside(record: Any, answer: Prediction, fields: Sequence[str]) -> dict[str, Any]:

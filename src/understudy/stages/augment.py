@@ -17,13 +17,13 @@ from understudy.data.load import announce, load_data
 from understudy.data.sources import AUGMENTED_ROWS
 from understudy.distillation.recipes import augment_recipe
 from understudy.errors import RecipeError
-from understudy.files import hash_file
+from understudy.files import hash_file, is_whole
 from understudy.jobs import Engine, Job, check_engine, run_jobs
 from understudy.progress import progress
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths, with_precision
 from understudy.training.cpu import tune_cpu
-from understudy.workspace.folders import check_output, start_output
+from understudy.workspace.folders import check_output, remove_leftovers, start_output
 from understudy.workspace.hashes import hash_model, versions
 from understudy.workspace.lock import one_at_a_time
 from understudy.workspace.result import data_content, write_result
@@ -99,7 +99,7 @@ def augment_from_recipe(
     folder.mkdir(exist_ok=True)
     started = time.perf_counter()
     numbers = range(-(-len(data.splits["train"]) // ROWS_PER_SHARD))
-    missing = [number for number in numbers if not shard_path(folder, number).exists()]
+    missing = [number for number in numbers if not is_whole(shard_path(folder, number))]
     if len(missing) < len(numbers):
         logger.warning("%d of %d shards are there already.", len(numbers) - len(missing), len(numbers))
     if engine == "local":
@@ -127,6 +127,7 @@ def augment_from_recipe(
         "versions": versions(),
     }
     write_result(output_dir, content)
+    remove_leftovers(output_dir)
     return AugmentResult(output_dir, content)
 
 

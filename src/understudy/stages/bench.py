@@ -14,7 +14,7 @@ from understudy.timing.machine import describe_machine
 from understudy.timing.measure import Timing, measure
 from understudy.timing.picture import draw
 from understudy.timing.rounds import compare_rounds, describe_rounds
-from understudy.workspace.folders import RESULT
+from understudy.workspace.folders import RESULT, remove_leftovers
 from understudy.workspace.hashes import versions
 from understudy.workspace.lock import only_process_in
 from understudy.workspace.result import write_result
@@ -74,6 +74,7 @@ def bench(
             folder.mkdir(parents=True, exist_ok=True)
             content["picture"] = _draw(known, timings, folder / PICTURE)
             write_result(folder, content)
+            remove_leftovers(folder)
         return BenchResult(folder, content)
 
 

@@ -26,8 +26,8 @@ from understudy.jobs import Engine, check_engine
 from understudy.models.pretrained import check_max_length, hash_tokenizer, load_config, load_tokenizer
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
-from understudy.workspace.corpus_shards import HASHES, make_shards, open_sources, sum_counts
-from understudy.workspace.folders import RESULT, check_output, start_output
+from understudy.workspace.corpus_shards import make_shards, open_sources, sum_counts
+from understudy.workspace.folders import HASHES, RESULT, check_output, remove_leftovers, start_output
 from understudy.workspace.hashes import versions
 from understudy.workspace.lock import one_at_a_time
 from understudy.workspace.result import write_result
@@ -116,5 +116,5 @@ def corpus_from_recipe(
         "versions": versions(),
     }
     write_result(output_dir, content)
-    shutil.rmtree(output_dir / HASHES)
+    remove_leftovers(output_dir)
     return CorpusResult(output_dir, content)

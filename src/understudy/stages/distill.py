@@ -27,7 +27,14 @@ from understudy.recipe.resolve import refuse_other_stages
 from understudy.training.arguments import build_arguments
 from understudy.training.cpu import tune_cpu
 from understudy.training.shared import SharedTeacher
-from understudy.workspace.folders import RECIPE, RESULT, check_output, refuse_single_run, start_output
+from understudy.workspace.folders import (
+    RECIPE,
+    RESULT,
+    check_output,
+    refuse_single_run,
+    remove_leftovers,
+    start_output,
+)
 from understudy.workspace.hashes import hash_model
 from understudy.workspace.lock import one_at_a_time
 from understudy.workspace.result import write_outcomes, write_result
@@ -83,6 +90,7 @@ def distill_from_recipe(
     content, scores = summarize_distillation(recipe, prepared, output_dir, hashes, vocabulary)
     write_outcomes(output_dir, scores)
     write_result(output_dir, content)
+    remove_leftovers(output_dir)
     return DistillResult(output_dir, content)
 
 

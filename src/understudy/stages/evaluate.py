@@ -20,7 +20,7 @@ from understudy.models.pretrained import (
 )
 from understudy.models.settings import student_inside
 from understudy.recipe.recipe import Recipe
-from understudy.workspace.folders import RESULT
+from understudy.workspace.folders import RESULT, remove_leftovers
 from understudy.workspace.hashes import hash_model, versions
 from understudy.workspace.lock import only_process_in
 from understudy.workspace.models import load_to_score, refuse_unfinished
@@ -96,6 +96,7 @@ def evaluate(
                 folder / PREDICTIONS, loaded, label_field, scores, others[0] if others else None
             )
             write_result(folder, content)
+            remove_leftovers(folder)
         return EvaluateResult(folder, content)
 
 

@@ -13,7 +13,7 @@ from transformers import TrainerCallback, set_seed
 from understudy.distillation.folds import train_folds
 from understudy.distillation.recipes import finetune_recipe
 from understudy.distillation.rows import describe_rows, prepare
-from understudy.distillation.runs import choose_on_dev, remove_checkpoints, save_model, train_to_the_end
+from understudy.distillation.runs import choose_on_dev, save_model, train_to_the_end
 from understudy.distillation.teachers import (
     best_step,
     describe_memory,
@@ -31,7 +31,7 @@ from understudy.recipe.resolve import refuse_other_stages, resolve_paths
 from understudy.training.arguments import build_arguments
 from understudy.training.cpu import tune_cpu
 from understudy.training.precision import precision_of
-from understudy.workspace.folders import TRAINING_FOLDER, check_output, start_output
+from understudy.workspace.folders import TRAINING_FOLDER, check_output, remove_leftovers, start_output
 from understudy.workspace.hashes import hash_model, versions
 from understudy.workspace.lock import one_at_a_time
 from understudy.workspace.result import write_result
@@ -141,5 +141,5 @@ def finetune_from_recipe(
         "versions": versions(),
     }
     write_result(output_dir, content)
-    remove_checkpoints(training_dir)
+    remove_leftovers(output_dir)
     return FinetuneResult(output_dir, content)

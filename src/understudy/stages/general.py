@@ -15,7 +15,7 @@ from understudy.data.corpus import TRAIN, open_corpus
 from understudy.distillation.general_text import announce_general, learn_general, prepare_general
 from understudy.distillation.layers import match
 from understudy.distillation.recipes import general_recipe
-from understudy.distillation.runs import remove_checkpoints, whole_batch
+from understudy.distillation.runs import whole_batch
 from understudy.errors import OutputError
 from understudy.models.settings import STUDENT, name_students, refuse_one_shape
 from understudy.recipe.load import load_recipe, parse_settings
@@ -25,9 +25,9 @@ from understudy.training.shared import SharedTeacher
 from understudy.workspace.folders import (
     RECIPE,
     RESULT,
-    TRAINING_FOLDER,
     check_output,
     refuse_single_run,
+    remove_leftovers,
     start_output,
 )
 from understudy.workspace.hashes import hash_model, hash_start, versions
@@ -182,5 +182,5 @@ def general_from_recipe(
         "versions": versions(),
     }
     write_result(output_dir, result)
-    remove_checkpoints(output_dir / TRAINING_FOLDER)
+    remove_leftovers(output_dir)
     return GeneralResult(output_dir, result)

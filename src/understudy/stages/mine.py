@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,7 +32,7 @@ from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
 from understudy.training.cpu import tune_cpu
 from understudy.workspace.corpus_shards import open_sources
-from understudy.workspace.folders import FOUND, check_output, start_output
+from understudy.workspace.folders import FOUND, check_output, remove_leftovers, start_output
 from understudy.workspace.hashes import hash_model, versions
 from understudy.workspace.lock import one_at_a_time
 from understudy.workspace.result import data_content, write_result
@@ -146,5 +145,5 @@ def mine_from_recipe(
         "versions": versions(),
     }
     write_result(output_dir, content)
-    shutil.rmtree(folder)
+    remove_leftovers(output_dir)
     return MineResult(output_dir, content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,13 +28,13 @@ from transformers.utils.generic import find_labels
 from understudy.capture.representations import Representations
 from understudy.data.encode import Collator
 from understudy.errors import TrainingError
+from understudy.files import seal_folder
 from understudy.models.projections import save_projections
 from understudy.models.teacher import freeze
 from understudy.objectives.compose import weight_of
 from understudy.progress import progress
 from understudy.training.arguments import DEFAULTS, MOST_LOGGING_STEPS
 from understudy.training.average import WeightAverage
-from understudy.training.checkpoint import seal_checkpoint
 from understudy.training.model import (
     DistillationModel,
     autocast,
@@ -79,6 +80,27 @@ class OrderedTrainer(Trainer):
             return LengthGroupedSampler(dataset["length"][:], batch_size, seed)
         return LengthGroupedSampler([len(ids) for ids in dataset["input_ids"]], batch_size, seed)
 
+    def _run_epoch(self, *arguments: Any, **options: Any) -> None:
+        """Train for an epoch, unless a run is resumed from its last step: Trainer would take one more."""
+        checkpoint = options["resume_from_checkpoint"]
+        if checkpoint is not None and options["epoch"] == options["epochs_trained"]:
+            file = _unlogged_file(Path(str(checkpoint)), self.args)
+            if file.is_file():  # older versions wrote none
+                self.restore_unlogged(json.loads(file.read_text("utf-8")))
+        if self.state.global_step >= self.state.max_steps:
+            self.control.should_training_stop = True
+        else:
+            super()._run_epoch(*arguments, **options)  # type: ignore[no-untyped-call]
+
+    def unlogged(self) -> dict[str, Any]:
+        """Return the losses since the last log, so that a resumed run logs the same means."""
+        return {"loss": self._tr_loss.item(), "last_step": self._globalstep_last_logged}
+
+    def restore_unlogged(self, content: Mapping[str, Any]) -> None:
+        """Continue from the losses of an earlier process."""
+        self._tr_loss += content["loss"]
+        self._globalstep_last_logged = content["last_step"]
+
     def _get_eval_sampler(self, eval_dataset: Any) -> Sampler[int] | None:
         return SequentialSampler(eval_dataset)
 
@@ -93,14 +115,19 @@ class OrderedTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         super()._save_checkpoint(model, trial)
+        folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
+        _unlogged_file(folder, self.args).write_text(json.dumps(self.unlogged()), "utf-8")
         self.accelerator.wait_for_everyone()  # each process writes its own random state
         if not self.args.should_save:
             return
-        folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
         for callback in self.callback_handler.callbacks:
             if isinstance(callback, WeightAverage):
                 callback.save(folder)
-        seal_checkpoint(folder)
+        seal_folder(folder)
+
+
+def _unlogged_file(checkpoint: Path, arguments: TrainingArguments) -> Path:
+    return checkpoint / f"unlogged-{arguments.process_index}.json"
 
 
 class LogOften(TrainerCallback):
@@ -324,6 +351,15 @@ class DistillationTrainer(OrderedTrainer):
                 self.processing_class.save_pretrained(folder)
             model = self.accelerator.unwrap_model(self.model)
             save_projections(model.projections, folder)
+
+    def unlogged(self) -> dict[str, Any]:
+        sums = {name: value.item() for name, value in self._sums.items()}
+        return {**super().unlogged(), "sums": sums, "steps": self._num_steps}
+
+    def restore_unlogged(self, content: Mapping[str, Any]) -> None:
+        super().restore_unlogged(content)
+        self._sums = {name: self._tr_loss.new_tensor(value) for name, value in content["sums"].items()}
+        self._num_steps = content["steps"]
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log Trainer's figures, and each term's mean over the steps since the last log."""

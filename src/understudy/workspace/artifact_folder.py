@@ -11,32 +11,45 @@ from typing import Any
 
 from understudy.artifacts.artifact import ARTIFACT, CARD, read_artifact
 from understudy.artifacts.card import write_card
-from understudy.files import write_atomically
+from understudy.files import sync, sync_all, write_atomically
 from understudy.kinds import get_rows
 from understudy.models.settings import student_inside
 from understudy.workspace.origin import find_origin
 
 
 def replace_artifact(folder: Path, made: Path) -> None:
-    """Put a finished artifact in the place of an older one, removing only the old artifact's files."""
-    if (folder / ARTIFACT).is_file():
-        old = json.loads((folder / ARTIFACT).read_text("utf-8"))
-        for name in (ARTIFACT, CARD, *old.get("files", ())):
-            if (folder / name).resolve().is_relative_to(folder.resolve()):
-                (folder / name).unlink(missing_ok=True)
-        for inner in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
-            if not any(inner.iterdir()):
-                inner.rmdir()
+    """Put a finished artifact in the place of an older one, removing only the old artifact's files.
+
+    The file that marks the artifact as finished changes last. After an interruption it is still the old one,
+    so that the folder is an artifact's, and can be replaced.
+    """
     if not folder.exists() or not any(folder.iterdir()):
         shutil.rmtree(folder, ignore_errors=True)
         made.replace(folder)
+        sync(folder.parent)
         return
-    # The folder holds other files too: move ours in, the one that marks the artifact as finished last.
-    for file in sorted(made.rglob("*"), key=lambda path: path.name == ARTIFACT):
-        if file.is_file():
-            target = folder / file.relative_to(made)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            file.replace(target)
+    files = [file.relative_to(made) for file in sorted(made.rglob("*")) if file.is_file()]
+    for name in files:
+        if name != Path(ARTIFACT):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (made / name).replace(folder / name)
+    for old in {*map(Path, _old_files(folder))} - {*files}:
+        (folder / old).unlink(missing_ok=True)
+    for inner in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
+        if not any(inner.iterdir()):
+            inner.rmdir()
+    sync_all(folder)
+    (made / ARTIFACT).replace(folder / ARTIFACT)
+    sync(folder)
+
+
+def _old_files(folder: Path) -> list[str]:
+    """Return the files of the artifact in a folder; none if its description is damaged."""
+    try:
+        files = json.loads((folder / ARTIFACT).read_text("utf-8"))["files"]
+        return [name for name in files if (folder / name).resolve().is_relative_to(folder.resolve())]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def speed_content(timed: Mapping[str, Any], teachers: Sequence[str] = ()) -> dict[str, Any]:

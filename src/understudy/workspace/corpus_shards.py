@@ -27,16 +27,14 @@ from understudy.data.corpus import (
 )
 from understudy.data.documents import MissingColumnError, Piece, find_files, read_documents, split_files
 from understudy.errors import DataError, OutputError
-from understudy.files import hash_file, write_array
+from understudy.files import hash_file, is_whole, write_array
 from understudy.jobs import Engine, Job, run_jobs
 from understudy.models.pretrained import load_tokenizer
 from understudy.progress import progress
 from understudy.recipe.recipe import Recipe
+from understudy.workspace.folders import HASHES
 
 logger = logging.getLogger(__name__)
-
-
-HASHES = "documents"  # folder of the first pass, removed at the end
 
 
 PARTS = (TRAIN, HELD_OUT)
@@ -108,12 +106,11 @@ def make_shards(
 ) -> Shards:
     """Write every missing shard: first the hashes of all documents, then the blocks."""
     assert recipe.corpus is not None
-    for leftover in output_dir.rglob("*.writing"):  # left by a killed run
-        leftover.unlink()
     for name in (HASHES, TRAIN, HELD_OUT):
         (output_dir / name).mkdir(exist_ok=True)
     hash_files = [output_dir / HASHES / f"part-{number:06d}.npy" for number in range(len(pieces))]
-    run_pass("Reading", engine, workers, hash_files, make_hash_job, recipe.corpus.column, pieces, output_dir)
+    arguments: tuple[Any, ...] = (recipe.corpus.column, pieces, output_dir)
+    run_pass("Reading", engine, workers, [[file] for file in hash_files], make_hash_job, *arguments)
     hashes = [np.load(file) for file in hash_files]
     sizes = [len(part) for part in hashes]
     everything = np.concatenate(hashes)
@@ -121,9 +118,9 @@ def make_shards(
     keep = first_copies(everything)
     write_array(output_dir / HASHES / KEEP, keep)
     bounds = [(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
-    train_files = [shard_path(output_dir, TRAIN, number) for number in range(len(pieces))]
+    block_files = [[shard_path(output_dir, part, number) for part in PARTS] for number in range(len(pieces))]
     arguments = (recipe.to_yaml(), bounds, pieces, output_dir)
-    run_pass("Writing", engine, workers, train_files, make_block_job, *arguments)
+    run_pass("Writing", engine, workers, block_files, make_block_job, *arguments)
     shards = [shard_path(output_dir, part, number) for part in PARTS for number in range(len(pieces))]
     return Shards(
         len(everything),
@@ -135,10 +132,14 @@ def make_shards(
 
 
 def run_pass(
-    title: str, engine: Engine, workers: int, files: Sequence[Path], make_job: Any, *arguments: Any
+    title: str, engine: Engine, workers: int, files: Sequence[Sequence[Path]], make_job: Any, *arguments: Any
 ) -> None:
-    """Write the missing files of a pass, with a progress bar."""
-    missing = [number for number, file in enumerate(files) if not file.exists()]
+    """Do the jobs of a pass whose files are missing or damaged, with a progress bar.
+
+    Args:
+        files: the files of each job.
+    """
+    missing = [number for number, made in enumerate(files) if not all(map(is_whole, made))]
     if len(missing) < len(files):
         logger.warning("%s: %d of %d are done already.", title, len(files) - len(missing), len(files))
     done = run_jobs(engine, workers, missing, make_job, *arguments)
@@ -178,7 +179,6 @@ def make_block_job(
         for text, is_kept, is_held_out in zip(documents, keep, held_out, strict=True):
             if is_kept and text is not None:
                 texts[HELD_OUT if is_held_out else TRAIN].append(text)
-        # The file of training blocks marks the piece as done, so it is written last.
         for place, (part, chosen) in enumerate(texts.items()):
             blocks = maker(chosen, np.random.default_rng([recipe.seed, number, place]))
             write_blocks(

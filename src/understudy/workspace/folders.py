@@ -30,6 +30,9 @@ FOLDS = "folds"  # teachers of parts of the rows, next to the teacher
 FOUND = "found"  # what a search has found so far, removed at the end
 
 
+HASHES = "documents"  # hashes of a corpus's documents, removed at the end
+
+
 TRAINING_FOLDER = "training"  # checkpoints and tracker logs, next to the model
 
 
@@ -75,6 +78,7 @@ def check_output(
     check_free(output_dir)
     check_apart(output_dir, input_paths(recipe))
     if (output_dir / RESULT).exists() and not overwrite:
+        remove_leftovers(output_dir)  # if it was interrupted after its last word
         raise OutputError(
             f"{output_dir} holds a finished run. Use --overwrite to replace it, or another --output-dir."
         )
@@ -84,6 +88,13 @@ def check_output(
             f"{output_dir} holds an unfinished run of another recipe (see {saved}). Use --overwrite to "
             "start anew, or another --output-dir."
         )
+
+
+def remove_leftovers(output_dir: Path) -> None:
+    """Remove what only an unfinished run needs: checkpoints, half-written files, seals, what was found."""
+    for pattern in (FOUND, HASHES, f"**/{TRAINING_FOLDER}/checkpoint-*", "*/*.sha256", "**/*.writing"):
+        for path in list(output_dir.glob(pattern)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def refuse_single_run(output_dir: Path) -> None:

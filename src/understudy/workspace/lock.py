@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 from understudy.data.load import cache_folder
 from understudy.errors import OutputError
 from understudy.recipe.recipe import Recipe
+from understudy.workspace.disk import explain_disk_errors
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ def only_process_in(output_dir: Path | None) -> Iterator[None]:
 
     The lock is a hidden file next to the folder, removed at the end: processes on other machines and in other
     containers see it, as far as their file system shares locks (NFS does from version 4 on). Where no file
-    can be locked there, it is in the cache folder, and only processes that share that are seen.
+    can be locked there, it is in the cache folder, and only processes that share that are seen. Errors of the
+    disk inside say what to do.
 
     The operating system gives a lock back when its holder ends, however that happens.
     """
@@ -68,8 +70,9 @@ def only_process_in(output_dir: Path | None) -> Iterator[None]:
     try:
         started = time.strftime("%Y-%m-%d %H:%M:%S")
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "started": started}
-        _holder_of(path).write_text(json.dumps(holder), "utf-8")
-        yield
+        with explain_disk_errors(folder):
+            _holder_of(path).write_text(json.dumps(holder), "utf-8")
+            yield
     finally:
         # Removed while held: a process that has opened the file meanwhile sees that it is gone, and retries.
         for file in (_holder_of(path), path):

@@ -15,7 +15,7 @@ from understudy.data.load import TaskData
 from understudy.errors import OutputError
 from understudy.evaluation.bootstrap import Estimate
 from understudy.evaluation.score import Score
-from understudy.files import write_atomically
+from understudy.files import sync_all, write_atomically
 from understudy.workspace.folders import OUTCOMES, RESULT
 
 
@@ -67,7 +67,8 @@ def join_results(results: Mapping[str, StageResult], output_dir: Path) -> StageR
 
 
 def write_result(output_dir: Path, content: Mapping[str, Any]) -> None:
-    """Write result.json, whose presence marks the stage as finished."""
+    """Write result.json, whose presence marks the stage as finished, when everything else is on the disk."""
+    sync_all(output_dir)
     write_atomically(
         output_dir / RESULT, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     )

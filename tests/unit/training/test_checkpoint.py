@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from understudy.training.checkpoint import SEAL, last_complete_checkpoint, seal_checkpoint
+from understudy.files import SEAL, seal_folder
+from understudy.training.checkpoint import last_complete_checkpoint
 
 
 def checkpoint(folder: Path, step: int, *, sealed: bool = True) -> Path:
@@ -11,7 +12,7 @@ def checkpoint(folder: Path, step: int, *, sealed: bool = True) -> Path:
     (path / "model.safetensors").write_bytes(bytes(100))
     (path / "trainer_state.json").write_text("{}")
     if sealed:
-        seal_checkpoint(path)
+        seal_folder(path)
     return path
 
 
