@@ -2,7 +2,7 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup browser rust fix check test docs wheel lowest lowest-setup
+.PHONY: setup browser rust fix check test faults docs wheel lowest lowest-setup
 
 setup:  ## a virtual environment with pinned versions
 	test -x $(BIN)/python || python3 -m venv $(VENV)
@@ -41,6 +41,10 @@ lowest: lowest-setup  ## unit tests with these versions
 # In the order of the files: the slow ones of tests/docs and tests/integration come first.
 test:  ## all tests; those marked `real` skip where the assets are absent
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 20
+
+FAULTS_MINUTES ?= 60
+faults:  ## kill, cut, flip and race every command for FAULTS_MINUTES; writes benchmarks/results/faults.json
+	$(BIN)/python tests/faults --minutes $(FAULTS_MINUTES) --seed $$(date +%s)
 
 browser:  ## Chromium and its driver, for the tests of pages
 	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }

@@ -137,7 +137,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The folder a test lies in is its mark."""
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        if folder == "docs":
+        if folder in ("docs", "faults"):
             folder = "integration"
         if folder in ("unit", "integration", "real"):
             item.add_marker(folder)

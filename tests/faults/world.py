@@ -1,0 +1,327 @@
+"""A small world in which every command that writes has something to do: models, rows, texts, a corpus."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+
+import understudy
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [
+    "the",
+    "a",
+    "film",
+    "was",
+    "good",
+    "bad",
+    "great",
+    "awful",
+    "very",
+    "not",
+    "cat",
+    "dog",
+    "river",
+    "city",
+    "movie",
+    "runs",
+    "sleeps",
+    "in",
+    "is",
+    ".",
+]
+TRAINING = {
+    "report_to": "none",
+    "disable_tqdm": True,
+    "per_device_train_batch_size": 4,
+    "gradient_accumulation_steps": 1,
+    "load_best_model_at_end": False,
+    "eval_strategy": "no",
+    "save_strategy": "steps",
+    "save_steps": 3,
+    "save_total_limit": 2,
+    "learning_rate": 2e-3,
+    "logging_steps": 2,
+    "max_steps": 10,
+}
+# Dropout, so that a resumed run is only equal if the random state is restored.
+COMMON = {"data.max_length": 32, "dropout": 0.2}
+
+
+@dataclass(frozen=True)
+class World:
+    """Folders and files that the commands read."""
+
+    folder: Path
+
+    @property
+    def encoder(self) -> Path:
+        return self.folder / "encoder"
+
+    @property
+    def rows(self) -> Path:
+        return self.folder / "rows.csv"
+
+    @property
+    def texts(self) -> Path:
+        return self.folder / "texts"
+
+    @property
+    def teacher(self) -> Path:
+        return self.folder / "teacher"
+
+    @property
+    def corpus(self) -> Path:
+        return self.folder / "corpus"
+
+    @property
+    def artifact(self) -> Path:
+        return self.folder / "artifact"
+
+
+def make_world(folder: Path) -> World:
+    """Make everything that the commands read, once."""
+    folder.mkdir(parents=True)
+    world = World(folder)
+    _write_encoder(world.encoder)
+    generator = random.Random(0)
+    with world.rows.open("w", newline="", encoding="utf-8") as file:
+        lines = csv.writer(file)
+        lines.writerow(["text", "label"])
+        for number in range(48):
+            words = generator.choices(WORDS[6:-1], k=generator.randint(2, 6))
+            label = ("good", "bad")[number % 2]
+            lines.writerow([f"the {label} {' '.join(words)}", label])
+    world.texts.mkdir()
+    for number in range(3):
+        documents = [
+            ". ".join(" ".join(generator.choices(WORDS[:-1], k=generator.randint(3, 8))) for _ in range(4))
+            + "."
+            for _ in range(20)
+        ]
+        content = "".join(json.dumps({"text": text}) + "\n" for text in documents)
+        (world.texts / f"{number}.jsonl").write_text(content, "utf-8")
+    understudy.finetune(
+        world.encoder,
+        task="classification",
+        output_dir=world.teacher,
+        settings=_files(world) | _block("training", save_strategy="no"),
+    )
+    understudy.corpus([world.texts], tokenizer=world.encoder, output_dir=world.corpus, settings=dict(_CORPUS))
+    understudy.export(world.teacher, output_dir=world.artifact, int8=False, tolerance=100.0, speed=False)
+    return world
+
+
+def _write_encoder(folder: Path) -> None:
+    vocabulary = {piece: index for index, piece in enumerate(SPECIAL + WORDS)}
+    backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    names = {f"{name[1:-1].lower()}_token": name for name in SPECIAL}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=64, **names)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+        initializer_range=0.2,
+    )
+    BertForMaskedLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _files(world: World) -> dict[str, Any]:
+    return {"data.train": str(world.rows), "data.dev": str(world.rows), **COMMON}
+
+
+def _block(name: str, **changed: Any) -> dict[str, Any]:
+    return {f"{name}.{key}": value for key, value in {**TRAINING, **changed}.items()}
+
+
+_CORPUS = {"corpus.max_length": 16, "corpus.held_out": 0.2, "corpus.shard_megabytes": 0.002}
+
+
+def _options(settings: Mapping[str, Any]) -> list[str]:
+    return [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
+
+
+def _finetune(world: World, output: Path) -> list[str]:
+    settings = _options(_files(world) | _block("training"))
+    start = ["finetune", str(world.encoder), "--task", "classification"]
+    return [*start, *settings, "--output-dir", str(output)]
+
+
+def _distill(method: str, *stages: str) -> Callable[[World, Path], list[str]]:
+    def arguments(world: World, output: Path) -> list[str]:
+        settings = _files(world) | {f"{stage}.search": None for stage in stages if stage != "intermediate"}
+        for stage in stages:
+            settings |= _block(f"{stage}.training")
+        settings |= {"intermediate.training.eval_strategy": None} if "intermediate" in stages else {}
+        patient = {"patient.layer_map": "uniform", "patient.projection": "shared"}
+        settings |= patient if "patient" in stages else {}
+        start = ["distill", str(world.teacher), "--method", method, "--student", "1l-8d"]
+        return [
+            *start,
+            "--set",
+            "student.num_attention_heads=2",
+            *_options(settings),
+            "--output-dir",
+            str(output),
+        ]
+
+    return arguments
+
+
+def _general(world: World, output: Path) -> list[str]:
+    settings = _options({"dropout": 0.2} | _block("general.training"))
+    start = ["general", str(world.encoder), "--corpus", str(world.corpus), "--student", "1l-8d"]
+    return [*start, "--set", "student.num_attention_heads=2", *settings, "--output-dir", str(output)]
+
+
+def _corpus(world: World, output: Path) -> list[str]:
+    return [
+        "corpus",
+        str(world.texts),
+        "--tokenizer",
+        str(world.encoder),
+        *_options(_CORPUS),
+        "--output-dir",
+        str(output),
+    ]
+
+
+def _augment(world: World, output: Path) -> list[str]:
+    settings = {
+        "data.train": str(world.rows),
+        "augment.variants": 3,
+        "augment.candidates": 4,
+        "augment.max_length": 32,
+    }
+    start = ["augment", str(world.encoder), "--task", "classification"]
+    return [*start, *_options(settings), "--output-dir", str(output)]
+
+
+def _mine(world: World, output: Path) -> list[str]:
+    settings = {"mine.neighbours": 3, "mine.shard_megabytes": 0.002, "mine.duplicate": 0.999}
+    start = ["mine", str(world.texts), "--teacher", str(world.teacher)]
+    return [*start, *_options(settings), "--output-dir", str(output)]
+
+
+def _export(world: World, output: Path) -> list[str]:
+    start = ["export", str(world.teacher), "--no-speed", "--tolerance", "100"]
+    return [*start, "--output-dir", str(output)]
+
+
+def _export_again(world: World, output: Path) -> list[str]:
+    return [*_export(world, output), "--overwrite"]
+
+
+def _evaluate(world: World, output: Path) -> list[str]:
+    return ["evaluate", str(world.teacher), "--output-dir", str(output)]
+
+
+def _predict(world: World, output: Path) -> list[str]:
+    return [
+        "predict",
+        str(world.artifact),
+        "--file",
+        str(world.rows),
+        "--output",
+        str(output / "labelled.csv"),
+    ]
+
+
+def small_shards() -> None:
+    """Make shards of a few rows, so that a run has several."""
+    from understudy.distillation import teacher_cache
+    from understudy.stages import augment
+
+    augment.ROWS_PER_SHARD = 10
+    teacher_cache.ROWS_PER_SHARD = 16
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A command that writes to an output folder.
+
+    Attributes:
+        arguments: the command line for a world and an output folder.
+        before: makes the folder something else than new.
+    """
+
+    arguments: Callable[[World, Path], list[str]]
+    before: Callable[[World, Path], None] = lambda world, output: None
+
+
+def _old_artifact(world: World, output: Path) -> None:
+    import shutil
+
+    shutil.copytree(world.artifact, output)
+    (output / "NOTES.txt").write_text("not ours", "utf-8")
+
+
+WORKLOADS: dict[str, Workload] = {
+    "finetune": Workload(_finetune),
+    "distill tinybert": Workload(_distill("tinybert", "intermediate", "prediction")),
+    "distill patient": Workload(_distill("patient", "soft_labels", "patient")),
+    "distill soft-labels": Workload(_distill("soft-labels", "soft_labels")),
+    "distill joint": Workload(_distill("joint", "joint")),
+    "general": Workload(_general),
+    "corpus": Workload(_corpus),
+    "augment": Workload(_augment),
+    "mine": Workload(_mine),
+    "export": Workload(_export),
+    "export --overwrite": Workload(_export_again, _old_artifact),
+    "evaluate": Workload(_evaluate),
+    "predict": Workload(_predict, lambda world, output: output.mkdir()),
+}
+
+# Keys whose values are of the clock, and folders of logs.
+_TIMES = ("seconds", "speed")
+
+
+def contents(output: Path) -> dict[str, str]:
+    """Return a digest of every file of an output folder, without what depends on the clock or the path."""
+    found = {}
+    for file in sorted(path for path in output.rglob("*") if path.is_file()):
+        name = file.relative_to(output).as_posix()
+        if "events.out" in name:
+            continue
+        data = file.read_bytes()
+        if name.endswith("training_args.bin"):
+            continue  # it has the path of the folder
+        if file.suffix in (".json", ".yaml", ".md"):
+            data = data.replace(str(output).encode(), b"OUTPUT")
+        if file.suffix == ".json":
+            data = json.dumps(_without_times(json.loads(data)), sort_keys=True).encode()
+        found[name] = hashlib.sha256(data).hexdigest()
+    return found
+
+
+def _without_times(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _without_times(value) for key, value in content.items() if key not in _TIMES}
+    return content
+
+
+def differences(expected: Mapping[str, str], found: Mapping[str, str]) -> Sequence[str]:
+    """Return the names of files that differ, are missing or are too many."""
+    return [name for name in sorted({*expected, *found}) if expected.get(name) != found.get(name)]
