@@ -110,7 +110,7 @@ def read_artifact(folder: Path) -> Artifact:
         )
     try:
         content = json.loads(file.read_text("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{file} is not JSON: {error}. Export the student again.") from None
     found = content.pop("format", None) if isinstance(content, dict) else None
     if found != FORMAT:
@@ -129,6 +129,8 @@ def read_artifact(folder: Path) -> Artifact:
 
 
 def _check(file: Path, artifact: Artifact) -> None:
+    if not isinstance(artifact.files, dict):
+        raise ModelError(f"{file}: files must have a hash for every name. Export the student again.")
     if artifact.default not in artifact.models:
         raise ModelError(f"{file}: default must be one of {', '.join(artifact.models)}.")
     if artifact.thresholds is not None and set(artifact.thresholds) != set(artifact.labels or ()):
@@ -138,6 +140,8 @@ def _check(file: Path, artifact: Artifact) -> None:
 def checked_file(folder: Path, artifact: Artifact, name: str) -> Path:
     """Return the path of an artifact's file, refusing one that does not match its hash."""
     path = folder / name
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise ModelError(f"{folder / ARTIFACT}: {name} is outside of the folder. Export the student again.")
     if not path.is_file():
         raise ModelError(f"{path} is missing. Copy the whole artifact, or export the student again.")
     expected, found = artifact.files.get(name), hash_file(path)
