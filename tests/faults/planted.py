@@ -145,7 +145,7 @@ DEFECTS: dict[str, Planted] = {
     for one in (
         Planted(no_sync, "corpus", "power"),
         Planted(no_checkpoint_hashes, "finetune", "SIGKILL"),
-        Planted(no_shard_hashes, "augment", "damage"),
+        Planted(no_shard_hashes, "corpus", "damage"),
         Planted(no_random_state, "finetune", "SIGKILL"),
         Planted(other_order, "finetune", "SIGKILL"),
         Planted(no_optimizer_state, "finetune", "SIGKILL"),
