@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -163,7 +164,9 @@ class Blocks(Dataset[dict[str, Any]]):
 
     def _file(self, place: int) -> tuple[Any, Any, Any]:
         if place not in self._open:
-            if self.hashes and hash_file(self.files[place]) != self.hashes[place]:
+            # Once for all processes of a distributed run: each of them reads every file.
+            is_first = os.environ.get("RANK", "0") == "0"
+            if is_first and self.hashes and hash_file(self.files[place]) != self.hashes[place]:
                 raise _is_not_ours(self.files[place])
             batch = pa.ipc.open_file(pa.memory_map(str(self.files[place]))).get_batch(0)
             blocks = batch.column("input_ids")
@@ -178,8 +181,8 @@ class Blocks(Dataset[dict[str, Any]]):
 def open_corpus(folder: Path) -> tuple[dict[str, Any], dict[str, Blocks]]:
     """Open a finished corpus: its result.json, and its training and held-out blocks.
 
-    File sizes are checked here; hashes when a file is opened, since a corpus may be larger than the part that
-    is read.
+    File sizes are checked here; hashes when the first process opens a file, since a corpus may be larger than
+    the part that is read.
     """
     try:
         content: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))

@@ -130,7 +130,7 @@ def _describe_student(recipe: Recipe, student: PreTrainedModel) -> str:
     size = f"{config.num_hidden_layers} layers of {config.hidden_size}, {student.num_parameters() / 1e6:.1f}M"
     if settings.start == "cut":
         chosen = settings.layers or "spaced"
-        return f"{size} parameters, cut from {settings.source or recipe.tokenizer_model} (layers: {chosen})"
+        return f"{size} parameters, cut from {settings.source or 'its teacher'} (layers: {chosen})"
     return f"{size} parameters, " + (f"from {settings.model}" if settings.model else "from random weights")
 
 
