@@ -74,7 +74,8 @@ def measure(task: str, options: argparse.Namespace) -> dict[str, Any]:
     assert settings is not None
     kind = recipe.task_definition.kind
     num_rows = 40 if options.quick else 500
-    maker = ShardMaker(recipe, load_data(recipe.task_definition, recipe.data, ["train"]), num_rows)
+    data = load_data(recipe.task_definition, recipe.data, ["train"])
+    maker = ShardMaker(settings, kind, data, recipe.seed, num_rows)
     rows = list(maker.rows(range(num_rows)))
     asked: list[Question] = []
 

@@ -1,8 +1,9 @@
-"""How small can a file be that loses at most a point against the student of 4 layers of 312?
+r"""How small can a file be that loses at most a point against the student of 4 layers of 312?
 
-On each task a teacher is distilled by its `desk-tinybert-*` recipe into that student, and into smaller ones:
-other shapes, each with its whole vocabulary and with the most frequent tokens of its rows only. All are
-exported to int8 and scored from their files on the development set; the differences are paired.
+On each task a teacher is distilled by `--method joint` into that student, as `schedules.py` does it, and, all
+in one pass, into it and smaller ones with the most frequent tokens of the task's rows only. All are exported
+to int8 and with embeddings of 4 bits, and scored from their files on the development set; the differences
+are paired.
 
     python benchmarks/smallest.py --teachers teachers --assets ../shared/assets --output-dir students
 
@@ -18,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,87 +28,108 @@ import numpy as np
 import sklearn.metrics
 from numpy.typing import NDArray
 
-from runs import finish, settings_options, students_parser
+import runs
+from runs import settings_options, students_parser
+from schedules import learn, way_settings
 from understudy.evaluation.bootstrap import estimate, estimate_difference
 from understudy.predictor import Predictor
 
 RESULTS = Path(__file__).parent / "results" / "budget.json"
 TASKS = {"mrpc": ("MRPC", (3, 4), 0), "sst2": ("SST-2", (0,), 1)}  # folder, columns of texts, of the label
-BASE = "tinybert-4l-312d"
-STUDENTS = {
-    "base": (BASE, None),
-    "words": (BASE, 5_000),
-    "small": ("4l-264d", 5_000),
-    "smaller": ("3l-240d", 4_000),
-}
+STEPS = {"mrpc": 700, "sst2": 3000}
+SHAPES = ("4l-312d", "4l-264d", "3l-240d")
+TOKENS = 5_000
 ALLOWED = 1.0  # points
+BASE = "4 layers of 312, all tokens, int8"
 
 
 def main() -> None:
     parser = students_parser(__doc__)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
-    parser.add_argument("--only", nargs="+", default=list(STUDENTS), choices=STUDENTS)
     options = parser.parse_args()
     if options.quick:
         options.tasks, options.output_dir = ["mrpc"], options.output_dir / "quick"
-    found: dict[str, Any] = {}
+    known = json.loads(RESULTS.read_text("utf-8"))
+    found: dict[str, Any] = {} if options.quick else known.get("students", {})
     for task in options.tasks:
         texts, labels = read_dev(task, options.assets)
         base: NDArray[np.float64] | None = None
-        for name in options.only:
-            artifact, record = make(task, name, options)
-            figures, outcomes = judge(task, artifact, texts, labels, base)
+        for name, artifact, form, record in make(task, options):
+            figures, outcomes = judge(task, artifact, form, texts, labels, base)
             base = outcomes if base is None else base
             found.setdefault(name, {})[task] = record | figures
             print(task, name, json.dumps(figures), file=sys.stderr)
+    tasks = set(found[BASE])
     within = {
-        name: max(one["megabytes"] for one in tasks.values())
-        for name, tasks in found.items()
-        if all(one.get("points", 0.0) >= -ALLOWED for one in tasks.values())
+        name: max(one["megabytes"] for one in scored.values())
+        for name, scored in found.items()
+        if set(scored) == tasks and all(one.get("points", 0.0) >= -ALLOWED for one in scored.values())
     }
     smallest = min(within, key=lambda name: within[name])
     results = {"smallest_mb": within[smallest], "smallest": smallest, "students": found}
     if not options.quick:
-        known = json.loads(RESULTS.read_text("utf-8"))
-        kept = results["students"]
-        results["students"] = {
-            name: known.get("students", {}).get(name, {}) | kept.get(name, {}) for name in STUDENTS
-        }
         RESULTS.write_text(json.dumps(known | results, indent=2) + "\n", "utf-8")
     print(json.dumps(results))
 
 
-def make(task: str, name: str, options: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
-    """Distil and export a student, unless that is done; return its artifact and its record."""
-    shape, tokens = STUDENTS[name]
-    output = options.output_dir / f"smallest-{task}-{name}"
-    settings: dict[str, Any] = {"student.shape": shape}
-    if tokens is not None:
-        settings["student.vocabulary.size"] = tokens
-    if options.quick:
-        settings |= {f"{stage}.training.max_steps": 2 for stage in ("intermediate", "prediction")}
-    command = ["understudy", "distill", str(options.teachers / task), "--recipe", f"desk-tinybert-{task}"]
+def make(task: str, options: argparse.Namespace) -> Iterator[tuple[str, Path, str, dict[str, Any]]]:
+    """Distil and export the students of a task, unless that is done; the first is the one to compare with.
+
+    Yields:
+        The name of a form of a student, its artifact, the form, and its record.
+    """
+    steps = 4 if options.quick else STEPS[task]
+    record = learn(task, "cut", "joint", steps, 1, options)
+    whole = options.output_dir / f"schedules-{task}-cut-joint-{steps}-1"
+    yield BASE, export(whole), "int8", kept(record)
+    output = options.output_dir / f"smallest-{task}-{steps}"
+    method, settings = way_settings("joint", "cut", steps)
+    settings |= {"seed": 1, "dropout": 0.0, "student.init": "cut", "student.vocabulary.size": TOKENS}
+    command = ["understudy", "distill", str(options.teachers / task), "--method", method, "--task", task]
+    command += ["--data", str(options.assets / "glue"), "--student", ",".join(SHAPES)]
     command += [*settings_options(settings), "--output-dir", str(output)]
-    record = finish(command, output, lambda result: {"vocabulary": result.get("vocabulary")})
-    artifact = output.with_name(f"{output.name}-artifact")
+    if not all((output / shape / "result.json").exists() for shape in SHAPES):
+        subprocess.run(command, check=True)
+    for shape in SHAPES:
+        result = json.loads((output / shape / "result.json").read_text("utf-8"))
+        made = kept(runs.record(result, command) | {"vocabulary": result.get("vocabulary")})
+        layers, width = shape.removesuffix("d").split("l-")
+        artifact = export(output / shape)
+        for form in ("int8", "int4"):
+            yield f"{layers} layers of {width}, {TOKENS:,} tokens, {form}", artifact, form, made
+
+
+def kept(record: dict[str, Any]) -> dict[str, Any]:
+    names = ("command", "commit", "date", "vocabulary")
+    return {name: record[name] for name in names if name in record}
+
+
+def export(folder: Path) -> Path:
+    """The artifact of a student, with every form whatever it loses: that is what is asked here."""
+    artifact = folder.with_name(f"{folder.name}-artifact")
     if not artifact.exists():
-        export = ["understudy", "export", str(output), "--no-speed", "--tolerance", "100"]
-        subprocess.run([*export, "--output-dir", str(artifact)], check=True)
-    return artifact, {key: record[key] for key in ("command", "commit", "date", "vocabulary")}
+        command = ["understudy", "export", str(folder), "--int4", "--no-speed", "--tolerance", "100"]
+        subprocess.run([*command, "--output-dir", str(artifact)], check=True)
+    return artifact
 
 
 def judge(
-    task: str, artifact: Path, texts: list[Any], labels: list[int], base: NDArray[np.float64] | None
+    task: str,
+    artifact: Path,
+    form: str,
+    texts: list[Any],
+    labels: list[int],
+    base: NDArray[np.float64] | None,
 ) -> tuple[dict[str, Any], NDArray[np.float64]]:
-    """Score a file in int8; return its figures, and label and prediction of each row."""
-    predictor = Predictor(artifact, model="int8", threads=1)
+    """Score a form of an artifact; return its figures, and label and prediction of each row."""
+    predictor = Predictor(artifact, model=form, threads=1)
     names = predictor.artifact.labels
     assert names is not None
     answers = [names.index(one["label"]) for one in predictor(texts)]
     outcomes = np.array([labels, answers], np.float64).T
     metric = f1 if task == "mrpc" else accuracy
     figures: dict[str, Any] = {
-        "megabytes": round(predictor.artifact.choose("int8").bytes / 1e6, 2),
+        "megabytes": round(predictor.artifact.choose(form).bytes / 1e6, 2),
         "milliseconds": round(milliseconds(predictor, texts), 2),
         "score": asdict(estimate(metric, outcomes)),
     }

@@ -19,6 +19,17 @@ def test_soft_labels_by_hand() -> None:
     assert soft_label_loss(student, teacher, temperature=2.0).tolist() == pytest.approx([4 * math.log(2)])
 
 
+def test_soft_labels_in_the_scale_of_the_published_code() -> None:
+    """Theirs is the KL divergence, averaged over rows and classes: without the entropy, and divided by C."""
+    torch.manual_seed(0)
+    student, teacher = torch.randn(4, 3), torch.randn(4, 3)
+    told = torch.softmax(teacher / 5, dim=-1)
+    theirs = torch.nn.KLDivLoss(reduction="none")(torch.log_softmax(student / 5, dim=-1), told).mean() * 25
+    entropy = -(told * told.log()).sum(dim=-1) * 25
+    ours = (soft_label_loss(student, teacher, temperature=5.0) - entropy).mean() / 3
+    assert ours.item() == pytest.approx(theirs.item(), abs=1e-5)
+
+
 def test_labels_by_hand() -> None:
     logits = torch.tensor([[0.0, math.log(3)], [0.0, math.log(3)]])
     assert label_loss(logits, torch.tensor([1, 0])).tolist() == pytest.approx([math.log(4 / 3), math.log(4)])
