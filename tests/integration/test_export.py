@@ -583,7 +583,7 @@ def test_what_loses_too_much_leaves_nothing_behind(
 
 def test_a_text_that_was_cut_is_said_on_standard_error(shipped: tuple[Path, Path]) -> None:
     done = CliRunner().invoke(app, ["predict", str(shipped[1]), "good " * 600])
-    assert re.match(r"1 text is longer than \d+ tokens; the rest of it was not read\.", done.stderr)
+    assert re.match(r"The text is longer than \d+ tokens; the rest of it was not read\.", done.stderr)
     assert CliRunner().invoke(app, ["predict", str(shipped[1]), "good"]).stderr == ""
 
 

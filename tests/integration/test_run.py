@@ -90,8 +90,12 @@ def finished(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "Rows: 24 train, 12 dev" in said
     assert re.search(r"Training takes about a minute here, until about \d\d:\d\d; augmentation, export", said)
     assert "All of it took" in said
-    # The alternative stands beside the verdict.
-    assert done.stderr.rstrip().endswith(content["verdict"]["alternative"])
+    # The alternative stands beside the verdict, and what to do next comes last.
+    verdict = content["verdict"]
+    told = [done.stderr.index(verdict[name]) for name in ("sentence", "alternative")]
+    assert told == sorted(told)
+    if verdict["steps"]:
+        assert done.stderr.rindex("Next:") > told[-1]
     assert all(f"│ {name}" in done.stderr for name in ("teacher ", "teacher, int8", "student, int8"))
     assert "student, fp32" not in done.stderr
     return output

@@ -126,6 +126,7 @@ def predict_command(
         if file is not None and output.exists() and output.samefile(file):
             raise OutputError(f"--output {output} is --file itself. Use another name.")
         write_predictions(output, pairs, predictor.kind, fields)
+        typer.echo(f"{cut.total:,} rows with their predictions are in {output}", err=True)
     else:
         for record, answer in pairs:
             if as_json or with_texts:

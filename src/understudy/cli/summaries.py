@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -306,15 +307,31 @@ def print_run(result: StageResult) -> None:
     verdict = content["verdict"]
     for cause in verdict["causes"]:
         console.print(cause, soft_wrap=True)
-    if verdict["steps"]:
-        first = verdict["steps"][0]
-        command = f"understudy run --recipe {where}/recipe.yaml {first} --output-dir {where}"
-        console.print(f"Next:      {command if first.startswith('--') else first}", soft_wrap=True)
     colour = {"ready": "green", "close": "yellow", "not ready": "red"}[verdict["level"]]
     console.print(verdict["sentence"], style=f"bold {colour}", soft_wrap=True)
     if verdict["alternative"] is not None:
         style = "bold" if verdict["prefers_teacher"] else None
         console.print(verdict["alternative"], style=style, soft_wrap=True)
+    if verdict["steps"]:
+        console.print(f"Next:      {next_command(result.output_dir, verdict['steps'][0])}", soft_wrap=True)
+
+
+def next_command(folder: Path, step: str) -> str:
+    """Return the command that repeats a run with one more option, in a folder of its own.
+
+    The teacher is taken as it is, unless the option gives it more rows to learn from.
+    """
+    from understudy.workspace.folders import TEACHER
+
+    if not step.startswith("--"):
+        return step
+    number = next(number for number in itertools.count(2) if not Path(f"{folder}-{number}").exists())
+    has_teacher = (folder / TEACHER).is_dir() and "data.max_rows" not in step
+    model = f" {_short(folder / TEACHER)}" if has_teacher else ""
+    return (
+        f"understudy run{model} --recipe {_short(folder)}/recipe.yaml {step} "
+        f"--output-dir {_short(folder)}-{number}"
+    )
 
 
 def print_ablation(result: StageResult) -> None:

@@ -250,7 +250,11 @@ def close_shapes(name: str) -> list[str]:
 
     >>> close_shapes("tinybert4-312d")
     ['tinybert-4l-312d', 'tinybert-6l-312d']
+    >>> close_shapes("4l-312")
+    ['4l-312d']
     """
+    if _FREE_SHAPE.fullmatch(f"{name}d"):  # 4l-312
+        return [f"{name}d"]
     inside = [shape for shape in SHAPES if name.lower() in shape][:2]
     return inside or difflib.get_close_matches(name.lower(), SHAPES, n=2, cutoff=0.7)
 

@@ -67,7 +67,7 @@ def read_file(
     try:
         encoding = choose_encoding(file, encoding, setting="--encoding")
     except OSError as error:
-        raise DataError(f"{file} cannot be read: {error}") from None
+        raise DataError(f"{file} cannot be read: {error.strerror or error}.") from None
     if file.suffix not in TABLES:
         return Records((read_line(line, fields) for line in _lines(file, encoding)), encoding=encoding)
     header = list(_table(file, encoding).fieldnames or ())
@@ -206,8 +206,12 @@ class CutTexts:
         """Return how many texts were cut, or None if none was."""
         if not self.count:
             return None
-        what = "text is" if self.total == 1 else f"of {self.total:,} texts are"
-        return f"{self.count:,} {what} longer than {self.max_length} tokens; the rest of it was not read."
+        if self.total == 1:
+            return f"The text is longer than {self.max_length} tokens; the rest of it was not read."
+        return (
+            f"{self.count:,} of {self.total:,} texts are longer than {self.max_length} tokens; only their "
+            "beginnings were read."
+        )
 
 
 def _is_blank(value: Any) -> bool:

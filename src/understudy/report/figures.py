@@ -63,6 +63,11 @@ def headline(summary: Mapping[str, Any]) -> str:
     kept = (
         f"keeps {after / before:.1%} of its teacher's {metric}" if before > 0 else f"has {metric} {after:.3f}"
     )
+    if "teacher" in summary["constant"]:
+        return (
+            f"The teacher has learnt nothing yet: it gives one answer to every row, which has {metric} "
+            f"{before:.3f}. There is nothing that a student could learn from it."
+        )
     if "student" in summary["constant"]:
         return (
             f"The student has learnt nothing yet: it gives one answer to every row, which has {metric} "

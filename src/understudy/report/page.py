@@ -73,7 +73,7 @@ def _headline(summary: Mapping[str, Any]) -> str:
         title += f"<p class='{kind}'>{safe(verdict['alternative'])}</p>"
     if verdict["steps"]:
         first = verdict["steps"][0]
-        said = f"the same command with {first}" if first.startswith("--") else first
+        said = f"the same with {first} and another --output-dir" if first.startswith("--") else first
         title += f"<p>Next: <code>{safe(said)}</code></p>"
     title += f"<p class=lead>{safe(headline(summary))}</p>"
     busy = busy_note(summary)

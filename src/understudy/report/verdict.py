@@ -24,6 +24,7 @@ from understudy.workspace.folders import RECIPE, TEACHER_INT8
 
 Level = Literal["ready", "close", "not ready"]
 _FEW_ROWS = 2_000
+_FEW_STEPS, _ENOUGH_STEPS = 100, 1_000
 _FALLING = 0.02  # of the loss, between the last two fifths of the steps
 
 
@@ -57,6 +58,8 @@ def judge_student(summary: Mapping[str, Any], folder: Path, tolerate: float) -> 
         folder: the folder of the distillation, with the losses of its stages.
         tolerate: points of the first metric that may be lost.
     """
+    if "teacher" in summary["constant"]:
+        return _useless_teacher()
     student, shipped = find_model(summary, "student"), shipped_form(summary)
     assert student is not None
     metric = first_metric(summary)
@@ -74,6 +77,15 @@ def judge_student(summary: Mapping[str, Any], folder: Path, tolerate: float) -> 
     alternative, prefers_teacher = judge_teacher_int8(summary, level, tolerate)
     causes, steps = find_causes(summary, folder, value, exported) if level != "ready" else ([], [])
     return Verdict(level, sentence, tuple(causes), tuple(steps), alternative, prefers_teacher)
+
+
+def _useless_teacher() -> Verdict:
+    return Verdict(
+        "not ready",
+        "Not ready: its teacher gives one answer to every row.",
+        ("A student can be no better than its teacher, so look at the teacher first.",),
+        ("train the teacher longer, or with another learning rate (finetune.training in recipe.yaml)",),
+    )
 
 
 def judge_teacher_int8(summary: Mapping[str, Any], level: Level, tolerate: float) -> tuple[str | None, bool]:
@@ -95,7 +107,7 @@ def judge_teacher_int8(summary: Mapping[str, Any], level: Level, tolerate: float
         f"{model['bytes'] / 1e6:.1f} MB ({model['times_smaller']:.1f} times smaller than the teacher), "
         f"{model['milliseconds']['1']:.1f} ms for one text ({say_speed(speed_at(model, '1'))})."
     )
-    is_good = 100 * difference["low"] >= -tolerate and "teacher" not in summary["constant"]
+    is_good = 100 * difference["low"] >= -tolerate
     if is_good and level != "ready":
         return f"For now the teacher in int8 (folder {TEACHER_INT8}) is the better choice: {figures}", True
     # CPU times are the ones that hold on a busy machine too.
@@ -121,6 +133,9 @@ def find_causes(
     if fallen is not None:
         causes.append(f"Its loss was still falling: by {fallen:.0%} over the last fifth of the steps.")
         steps.append(f"--set {name.replace('-', '_')}.training.max_steps={3 * stage['steps']}")
+    elif stage["steps"] < _FEW_STEPS:
+        causes.append(f"It was trained for {stage['steps']} steps only.")
+        steps.append(f"--set {name.replace('-', '_')}.training.max_steps={_ENOUGH_STEPS}")
     num_rows = sum(summary["counts"].get(split, {}).get("rows", 0) for split in ("train", "unlabelled"))
     max_rows = _max_rows(folder)
     if max_rows is not None and num_rows >= max_rows:

@@ -38,6 +38,11 @@ def test_a_student_that_gives_one_answer_is_not_praised() -> None:
     )
 
 
+def test_a_student_of_a_teacher_that_gives_one_answer_is_not_praised() -> None:
+    said = headline(summary(20.0, 19.0) | {"constant": ["teacher", "student"]})
+    assert said.startswith("The teacher has learnt nothing yet: it gives one answer to every row")
+
+
 def test_a_busy_machine_is_named_instead_of_a_figure() -> None:
     assert busy_note(summary(20.0, 19.0)) is None
     without = "A student 9.2 times smaller keeps 95.0% of its teacher's accuracy: 0.855 against 0.900."
