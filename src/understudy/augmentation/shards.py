@@ -19,7 +19,13 @@ from understudy.data.labels import label_names
 from understudy.data.load import TaskData
 from understudy.errors import ModelError
 from understudy.hub import split_revision
-from understudy.models.pretrained import check_max_length, default_device, load_config, load_tokenizer
+from understudy.models.pretrained import (
+    check_max_length,
+    default_device,
+    load_config,
+    load_tokenizer,
+    refuse_programs,
+)
 
 ROWS_PER_SHARD = 512
 
@@ -81,7 +87,8 @@ def load_masked_words(settings: AugmentSettings) -> MaskedWords:
             "pretrained model and not a fine-tuned one."
         )
     name, revision = split_revision(str(settings.model))
-    model = AutoModelForMaskedLM.from_pretrained(name, revision=revision, dtype=torch.float32)
+    with refuse_programs(name):
+        model = AutoModelForMaskedLM.from_pretrained(name, revision=revision, dtype=torch.float32)
     return MaskedWords(
         model.to(default_device()),
         tokenizer,

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import logging
+import pickle
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, Trainer, Trai
 from transformers.trainer_utils import TrainOutput
 
 from understudy.data.task import Task
-from understudy.errors import RecipeError
+from understudy.errors import OutputError, RecipeError
 from understudy.files import write_atomically
 from understudy.training.checkpoint import last_complete_checkpoint
 from understudy.training.interrupt import checkpoint_on_interrupt
@@ -51,8 +52,14 @@ def train_to_the_end(trainer: Trainer) -> TrainOutput:
         step = str(checkpoint).rpartition("-")[2]
         logger.warning("Continuing from step %s: %s", step, checkpoint)
         _restore_problem_type(trainer.model, checkpoint)
-    with checkpoint_on_interrupt(trainer):
-        return trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    try:
+        with checkpoint_on_interrupt(trainer):
+            return trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    except pickle.UnpicklingError:
+        raise OutputError(
+            f"{checkpoint} holds a program that would run while it is loaded. It was not run. This "
+            "checkpoint is not what understudy wrote: use --overwrite, or another --output-dir."
+        ) from None
 
 
 def _restore_problem_type(model: Any, checkpoint: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+import pickle
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -173,9 +175,22 @@ def load_model(
     options = {"attn_implementation": attention} if attention else {}
     name, revision = split_revision(model)
     try:
-        return read_model(task.kind, name, config, revision=revision, dtype=torch.float32, **options)
+        with refuse_programs(model):
+            return read_model(task.kind, name, config, revision=revision, dtype=torch.float32, **options)
     except (OSError, ValueError, RuntimeError) as error:
         raise ModelError(f"{model!r} cannot be loaded for {task.kind}: {error}") from error
+
+
+@contextlib.contextmanager
+def refuse_programs(model: str) -> Iterator[None]:
+    """Refuse a file of weights that holds a program too. torch does not run it, but advises to."""
+    try:
+        yield
+    except pickle.UnpicklingError:
+        raise ModelError(
+            f"{model!r} holds more than weights: a program that would run while it is loaded. It was not "
+            "run. Use a model that was saved as safetensors."
+        ) from None
 
 
 def build_model(kind: Kind, config: Any) -> PreTrainedModel:
@@ -210,9 +225,10 @@ def load_encoder(
     set_dropout(config, dropout)
     options = {"attn_implementation": attention} if attention else {}
     name, revision = split_revision(model)
-    encoder: PreTrainedModel = transformers.AutoModel.from_pretrained(
-        name, revision=revision, config=config, dtype=torch.float32, **options
-    )
+    with refuse_programs(model):
+        encoder: PreTrainedModel = transformers.AutoModel.from_pretrained(
+            name, revision=revision, config=config, dtype=torch.float32, **options
+        )
     encoder.train(False)
     return encoder
 
