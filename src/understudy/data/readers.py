@@ -104,16 +104,15 @@ def read_parquet(path: Path) -> Iterator[RawRow]:
     """Read Parquet in batches."""
     import pyarrow.parquet as pq
 
+    number = 0
     try:
-        file = pq.ParquetFile(path)
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=4096):
+                for values in batch.to_pylist():
+                    yield RawRow(f"row {number}", values)
+                    number += 1
     except Exception as error:  # pyarrow raises its own errors, OSError and ValueError
         raise DataError(f"{path} cannot be read as Parquet: {error}. Save it again.") from None
-    with file:
-        number = 0
-        for batch in file.iter_batches(batch_size=4096):
-            for values in batch.to_pylist():
-                yield RawRow(f"row {number}", values)
-                number += 1
 
 
 def read_squad(path: Path, encoding: str) -> Iterator[RawRow]:

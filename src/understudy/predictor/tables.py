@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import itertools
 import json
@@ -70,7 +71,8 @@ def read_file(
         raise DataError(f"{file} cannot be read: {error.strerror or error}.") from None
     if file.suffix not in TABLES:
         return Records((read_line(line, fields) for line in _lines(file, encoding)), encoding=encoding)
-    header = list(_table(file, encoding).fieldnames or ())
+    with _explain_csv(file):
+        header = list(_table(file, encoding).fieldnames or ())
     columns = {}
     for name in fields:
         known = trained.get(name, name)
@@ -83,11 +85,25 @@ def read_file(
                 f"one it is: --column {name}=…"
             )
         columns[name] = column
-    return Records(_table(file, encoding), columns, encoding)
+    return Records(_records(file, encoding), columns, encoding)
+
+
+def _records(file: Path, encoding: str) -> Iterator[dict[str, Any]]:
+    with _explain_csv(file):
+        yield from _table(file, encoding)
 
 
 def _table(file: Path, encoding: str) -> csv.DictReader[str]:
+    csv.field_size_limit(2**31 - 1)  # a cell may be longer than the default of 131,072 characters
     return csv.DictReader(_lines(file, encoding), delimiter=table_delimiter(file, encoding))
+
+
+@contextlib.contextmanager
+def _explain_csv(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except csv.Error as error:
+        raise DataError(f"{file} cannot be read as a table: {error}.") from None
 
 
 def _lines(file: Path, encoding: str) -> Iterator[str]:
@@ -125,7 +141,7 @@ def read_line(line: str, fields: Sequence[str]) -> Any:
     if line.startswith("{"):
         try:
             return json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             pass  # a text may begin with a brace
     if len(fields) == 1:
         return line
