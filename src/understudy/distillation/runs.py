@@ -118,14 +118,31 @@ def write_table(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
 def _losses(log: Mapping[str, float]) -> dict[str, float]:
     named = {name: value for name, value in log.items() if name.startswith("loss_")}
     terms = {name.removeprefix("loss_"): round(value, 6) for name, value in named.items()}
-    return {"loss": round(log["loss"], 6), **{name: terms[name] for name in sorted(terms, key=by_layer)}}
+    return {"loss": round(log["loss"], 6), **{name: terms[name] for name in sorted(terms, key=place_of)}}
 
 
-def by_layer(term: str) -> tuple[int, str]:
-    """Order the terms of a loss by their layers. A checkpoint forgets the order in which they came.
+_ORDER = (
+    "embeddings",
+    "attention",
+    "hidden",
+    "predictions",
+    "starts",
+    "ends",
+    "margins",
+    "first",
+    "similarities",
+    "labels",
+    "soft_labels",
+    "patient",
+)
 
-    >>> sorted(["hidden_10", "attention_1", "embeddings", "hidden_2"], key=by_layer)
-    ['embeddings', 'attention_1', 'hidden_2', 'hidden_10']
+
+def place_of(term: str) -> tuple[int, int, str]:
+    """Return where a term of a loss stands among the others. A checkpoint forgets the order they came in.
+
+    >>> sorted(["hidden_10", "predictions", "attention_1", "embeddings", "hidden_2", "mine"], key=place_of)
+    ['embeddings', 'attention_1', 'hidden_2', 'hidden_10', 'predictions', 'mine']
     """
-    number = term.rpartition("_")[2]
-    return int(number) if number.isdecimal() else 0, term
+    kind = term.rstrip("0123456789")
+    number, kind = int(term[len(kind) :] or 0), kind.removesuffix("_")
+    return _ORDER.index(kind) if kind in _ORDER else len(_ORDER), number, term
