@@ -1,4 +1,4 @@
-"""Write the tables of README.md, docs/LOG.md and docs/results.md from `benchmarks/results`.
+"""Write the tables of README.md and of pages of docs/ from `benchmarks/results`.
 
     python benchmarks/tables.py
 
@@ -13,7 +13,7 @@ import statistics
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/LOG.md", "docs/results.md")
+PAGES = ("README.md", "docs/LOG.md", "docs/results.md", "docs/explanation/compared.md")
 NAMES = {
     "sst2": "SST-2",
     "cola": "CoLA",
@@ -322,6 +322,86 @@ def students_table(results: dict) -> str:
 
 
 # A mark in the text to the results it shows and how.
+def parity_table(results: dict) -> str:
+    """Every loss that the authors' code and ours both have, of one batch with the same weights."""
+    lines = ["| loss | theirs | ours | ours without padding |", "|---|---|---|---|"]
+    for part in results["parity"].values():
+        for name, term in part["terms"].items():
+            real = f"{term['ours_without_padding']:.6g}" if "ours_without_padding" in term else ""
+            lines.append(f"| {_loss_name(name)} | {term['theirs']:.6g} | {term['ours']:.6g} | {real} |")
+    return "\n".join(lines) + "\n"
+
+
+def _loss_name(name: str) -> str:
+    kind, _, setting = name.partition(".")
+    if not setting:
+        return name.replace("_", " ")
+    if kind == "patient":
+        return "Patient KD, first tokens" + (", normalised" if setting == "True" else "")
+    names = {"soft": "soft labels", "labels": "labels", "total": "half of each"}
+    return f"Patient KD, {names[kind]}, T = {setting}"
+
+
+def peer_steps_table(results: dict) -> str:
+    names = {
+        "authors": "the authors' task_distill.py",
+        "textbrewer": "TextBrewer, GeneralDistiller",
+        "ours_padded": "ours, padded to 128 tokens as theirs",
+        "ours": "ours, batches of like length",
+    }
+    ours = results["step"]["ours_padded"]["seconds_a_step"]
+    lines = ["| | CPU seconds a step | of ours, padded |", "|---|---|---|"]
+    for key, name in names.items():
+        seconds = results["step"][key]["seconds_a_step"]
+        lines.append(f"| {name} | {seconds:.2f} | {seconds / ours:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def peer_augmentation_table(results: dict) -> str:
+    lines = [
+        "| | rows | theirs | ours | times faster | in the algorithm's order | candidates in both |"
+        " rows written for each: theirs, ours |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for task, found in results["augmentation"].items():
+        lines.append(
+            f"| {NAMES[task]} | {found['rows']} | {found['authors']['seconds']:.0f} s |"
+            f" {found['ours']['seconds']:.1f} s | {found['speedup']:.1f} |"
+            f" {found['speedup_sequential']:.2f} |"
+            f" {100 * found['candidates_in_both']:.0f} % |"
+            f" {found['authors']['written_a_row']:.1f}, {found['ours']['written_a_row']:.1f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def alternatives_table(results: dict) -> str:
+    """Each alternative's score on each task, and its time and size on the first."""
+    tasks = results["tasks"]
+    names = dict.fromkeys(name for found in tasks.values() for name in found)
+    metrics = {task: next(iter(found.values()))["score"]["metric"] for task, found in tasks.items()}
+    heads = [f"{NAMES[task]}, {metric}" for task, metric in metrics.items()]
+    lines = [
+        "| | " + " | ".join(heads) + " | CPU ms, one text | MB | CPU minutes of training |",
+        "|---|" + "---|" * (len(heads) + 3),
+    ]
+    for name in names:
+        found = {task: figures[name] for task, figures in tasks.items() if name in figures}
+        scores = [f"{found[task]['score']['value']:.3f}" if task in found else "" for task in tasks]
+        times, sizes, trained = (
+            [one[key] for one in found.values() if key in one]
+            for key in ("milliseconds", "megabytes", "seconds")
+        )
+        minutes = _span([value / 60 for value in trained])
+        lines.append(f"| {name} | {' | '.join(scores)} | {_span(times)} | {_span(sizes)} | {minutes} |")
+    return "\n".join(lines) + "\n"
+
+
+def _span(values: list[float]) -> str:
+    """The smallest and the largest, or the one there is."""
+    shown = [f"{value:.1f}" for value in (min(values), max(values))] if values else [""]
+    return "–".join(dict.fromkeys(shown))
+
+
 TABLES = {
     "teachers": ("teachers", teachers_table),
     "students": ("students", students_table),
@@ -340,6 +420,10 @@ TABLES = {
     "desk-seeds": ("desk", desk_seeds_table),
     "desk-commands": ("desk", desk_commands),
     "ablations": ("ablations", ablation_tables),
+    "parity": ("peers", parity_table),
+    "peer-steps": ("peers", peer_steps_table),
+    "peer-augmentation": ("peers", peer_augmentation_table),
+    "alternatives": ("alternatives", alternatives_table),
 }
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,20 +105,6 @@ def no_lock() -> None:
         yield
 
     understudy.workspace.lock.only_process_in = free
-
-
-def artifact_removed_first() -> None:
-    """An old artifact is removed before the new one is in its place."""
-    import understudy.stages.export as stage
-
-    def replace(folder: Path, made: Path) -> None:
-        (folder / "artifact.json").unlink(missing_ok=True)
-        for file in sorted(made.rglob("*"), key=lambda path: path.name == "artifact.json"):
-            if file.is_file():
-                (folder / file.relative_to(made)).parent.mkdir(parents=True, exist_ok=True)
-                shutil.move(file, folder / file.relative_to(made))
-
-    stage.replace_artifact = replace
 
 
 def _replace_everywhere(old: Callable[..., Any], new: Callable[..., Any]) -> None:

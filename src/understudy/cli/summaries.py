@@ -313,6 +313,7 @@ def print_run(result: StageResult) -> None:
         style = "bold" if verdict["prefers_teacher"] else None
         console.print(verdict["alternative"], style=style, soft_wrap=True)
     if verdict["steps"]:
+        assert result.output_dir is not None  # a run has one
         console.print(f"Next:      {next_command(result.output_dir, verdict['steps'][0])}", soft_wrap=True)
 
 

@@ -1,0 +1,1 @@
+"""The published code and other tools, each in a process and an environment of its own."""
