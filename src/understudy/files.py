@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import json
 import logging
@@ -49,7 +50,7 @@ def write_atomically(path: Path, content: str | Callable[[Path], object]) -> Non
     Args:
         content: the text, or a function that writes to the path it is given.
     """
-    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.writing")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}-{uuid.uuid4().hex}.writing")
     try:
         if isinstance(content, str):
             temporary.write_text(content, "utf-8")
@@ -60,6 +61,18 @@ def write_atomically(path: Path, content: str | Callable[[Path], object]) -> Non
         sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_half_written(path: Path) -> None:
+    """Remove what processes of this machine that are gone have left of a file."""
+    for half in path.parent.glob(f"{glob.escape(path.name)}.*.writing"):
+        owner = half.name.removeprefix(f"{path.name}.").partition("-")[0]
+        try:
+            os.kill(int(owner), 0)
+        except ProcessLookupError:
+            half.unlink(missing_ok=True)
+        except (ValueError, OSError):  # no name of ours, or somebody else's process
+            continue
 
 
 def sync(path: Path) -> None:

@@ -263,6 +263,7 @@ class Bench:
         place = self.folder / f"try-{self._number}"
         place.mkdir(parents=True)
         WORKLOADS[command].before(self.world, place / "out")
+        time.sleep(0.1)  # what was there before is older than what the command writes
         return place
 
     def _run(

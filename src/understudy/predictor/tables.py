@@ -20,7 +20,7 @@ from understudy.data.text_files import (
     text_lines,
 )
 from understudy.errors import DataError, did_you_mean
-from understudy.files import write_atomically
+from understudy.files import remove_half_written, write_atomically
 
 TABLES = (".csv", ".tsv")
 _PLACES_KEPT = 5
@@ -261,6 +261,7 @@ def write_predictions(
             table.writeheader()
             table.writerows(every)
 
+    remove_half_written(file)
     write_atomically(file, write)  # half a table would look like a whole one
 
 
