@@ -31,6 +31,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from published.processes import run_peer
 from runs import git_commit, machine, students_parser
+from tables import NAMES
 from understudy.data.load import load_data
 from understudy.data.settings import DataSettings
 from understudy.evaluation.bootstrap import estimate
@@ -42,6 +43,7 @@ RESULTS = Path(__file__).parent / "results" / "alternatives.json"
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "alternatives.svg"
 TASKS = ("sst2", "cola", "mrpc", "rte", "stsb")
 WAYS = ("tfidf", "model2vec", "setfit", "artifacts")
+TICKS = (0.3, 1, 3, 10, 30)
 SETFIT = {"rows": 512, "steps": 100}
 
 
@@ -182,12 +184,16 @@ def draw(tasks: dict[str, Any]) -> None:
 
     figure, panels = plt.subplots(1, len(tasks), figsize=(3.4 * len(tasks), 3.6), squeeze=False)
     names = list(dict.fromkeys(name for found in tasks.values() for name in found))
-    for panel, (task, found) in zip(panels[0], tasks.items(), strict=True):
+    for panel, task in zip(panels[0], sorted(tasks, key=TASKS.index), strict=True):
+        found = tasks[task]
         for place, name in enumerate(names):
             if name in found:
                 one = found[name]
                 panel.plot(one["milliseconds"], one["score"]["value"], "o", color=f"C{place}", label=name)
-        panel.set(xscale="log", title=task, xlabel="CPU ms, one text")
+        metric = next(iter(found.values()))["score"]["metric"]
+        panel.set(xscale="log", ylim=(-0.05, 1), title=NAMES[task], ylabel=metric, xlabel="CPU ms, one text")
+        panel.set_xticks(TICKS, [str(tick) for tick in TICKS])
+        panel.minorticks_off()
     handles = {
         label: handle
         for panel in panels[0]

@@ -376,7 +376,7 @@ def peer_augmentation_table(results: dict) -> str:
 
 def alternatives_table(results: dict) -> str:
     """Each alternative's score on each task, and its time and size on the first."""
-    tasks = results["tasks"]
+    tasks = {task: results["tasks"][task] for task in DESK_TASKS if task in results["tasks"]}
     names = dict.fromkeys(name for found in tasks.values() for name in found)
     metrics = {task: next(iter(found.values()))["score"]["metric"] for task, found in tasks.items()}
     heads = [f"{NAMES[task]}, {metric}" for task, metric in metrics.items()]
