@@ -33,7 +33,7 @@ def load_config(model: str) -> Any:
     try:
         name, revision = split_revision(model)
         config = AutoConfig.from_pretrained(name, revision=revision)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # of a broken config.json transformers raises whatever comes first
         raise ModelError(
             f"{model!r} is neither a model's folder here nor a hub name that can be reached."
             f"{did_you_mean(model, _folders_here())} {error}\nGive a "
@@ -54,7 +54,7 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
     try:
         name, revision = split_revision(model)
         tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # of a broken tokenizer.json the library raises plain ones, and TypeErrors
         raise ModelError(
             f"{model!r} has no tokenizer that can be loaded: {error}\nSave it beside the model with "
             "tokenizer.save_pretrained."

@@ -83,7 +83,11 @@ def check_output(
             f"{output_dir} holds a finished run. Use --overwrite to replace it, or another --output-dir."
         )
     saved = output_dir / RECIPE
-    if saved.exists() and not overwrite and not _same(saved.read_text("utf-8"), recipe, may_differ):
+    if (
+        saved.exists()
+        and not overwrite
+        and not _same(saved.read_text("utf-8", "replace"), recipe, may_differ)
+    ):
         raise OutputError(
             f"{output_dir} holds an unfinished run of another recipe (see {saved}). Use --overwrite to "
             "start anew, or another --output-dir."
@@ -142,9 +146,13 @@ def check_apart(output_dir: Path, inputs: Iterable[str | Path]) -> None:
 
 def _same(saved: str, recipe: Recipe, may_differ: Sequence[str]) -> bool:
     left_out = dict.fromkeys(may_differ)
-    values = [yaml.safe_load(text) for text in (saved, recipe.to_yaml())]
-    first, second = (apply_settings(value, left_out) for value in values)
-    return first == second
+    try:
+        found = yaml.safe_load(saved)
+    except yaml.YAMLError:
+        return False  # damaged
+    if not isinstance(found, dict):
+        return False
+    return apply_settings(found, left_out) == apply_settings(yaml.safe_load(recipe.to_yaml()), left_out)
 
 
 def start_output(output_dir: Path, recipe: Recipe, hashes: Mapping[str, str], *, overwrite: bool) -> None:
