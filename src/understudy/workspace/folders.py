@@ -115,7 +115,9 @@ def check_free(output_dir: Path, marks: Sequence[str] = (RECIPE, RESULT)) -> Non
     """
     check_is_folder(output_dir)
     is_ours = any((output_dir / name).exists() for name in marks)
-    if output_dir.is_dir() and not is_ours and any(output_dir.iterdir()):
+    # A run that was killed while it wrote its first file has left half of it.
+    others = [path for path in output_dir.glob("*") if path.suffix != ".writing"]
+    if not is_ours and others:
         # Not even with --overwrite, which would remove files that we did not write.
         raise OutputError(
             f"{output_dir} is not empty, and understudy did not write it. Use another --output-dir."

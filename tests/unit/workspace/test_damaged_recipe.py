@@ -11,6 +11,14 @@ from understudy.recipe.load import load_recipe
 from understudy.workspace.folders import check_output
 
 
+def test_a_half_written_one_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml.123-0a.writing").write_text("task:", "utf-8")
+    check_output(tmp_path, load_recipe("finetune-mrpc"), overwrite=False)
+    (tmp_path / "mine.txt").write_text("not yours", "utf-8")
+    with pytest.raises(OutputError, match="did not write it"):
+        check_output(tmp_path, load_recipe("finetune-mrpc"), overwrite=False)
+
+
 @pytest.mark.parametrize("damage", [b"\x00", b"task: [\n", b"\xff\xfe", b"word\n", b""])
 def test_it_is_refused_by_name(damage: bytes, tmp_path: Path) -> None:
     recipe = load_recipe("finetune-mrpc")
