@@ -12,8 +12,9 @@ os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE"
 import hypothesis
 import pytest
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
+
+from small_models import make_tokenizer, write_encoder
 
 # Tiny models are faster on one thread, and several test processes share the machine.
 torch.set_num_threads(1)
@@ -23,7 +24,6 @@ hypothesis.settings.register_profile("understudy", deadline=None)
 hypothesis.settings.load_profile("understudy")
 
 ASSETS = Path(__file__).parents[2] / "shared" / "assets"
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [
     "good",
     "bad",
@@ -91,46 +91,13 @@ def assets() -> Path:
 @pytest.fixture(scope="session")
 def tokenizer() -> PreTrainedTokenizerFast:
     letters = [chr(code) for code in range(33, 127)]
-    pieces = SPECIAL + letters + [f"##{letter}" for letter in letters] + WORDS
-    vocabulary = {piece: index for index, piece in enumerate(dict.fromkeys(pieces))}
-    backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])],
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token="[MASK]",
-        model_max_length=128,
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-    )
+    return make_tokenizer([*letters, *(f"##{letter}" for letter in letters), *WORDS])
 
 
 @pytest.fixture(scope="session")
 def encoder(tmp_path_factory: pytest.TempPathFactory, tokenizer: PreTrainedTokenizerFast) -> Path:
     """A pretrained-looking checkpoint without a task head."""
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=128,
-        # Wide enough that a fresh model is not a constant.
-        initializer_range=0.2,
-    )
-    folder = tmp_path_factory.mktemp("encoder")
-    BertForMaskedLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return write_encoder(tmp_path_factory.mktemp("encoder"), tokenizer)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -27,10 +27,10 @@ sys.path[:0] = [str(TESTS), str(TESTS / "integration")]
 import torch
 from kinds import EXAMPLES
 from safetensors.torch import load_file
-from transformers import BertConfig, BertForMaskedLM
 
 import conftest
 import understudy
+from small_models import write_encoder
 
 QUIET = {
     "report_to": "none",
@@ -70,26 +70,10 @@ def stages_of(folder: Path) -> dict[str, Any]:
     return found
 
 
-def write_encoder(folder: Path) -> Path:
-    tokenizer = conftest.tokenizer.__wrapped__()
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        intermediate_size=64,
-        max_position_embeddings=128,
-        initializer_range=0.2,
-    )
-    BertForMaskedLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
 def record(folder: Path) -> dict[str, Any]:
     runs: dict[str, Any] = {}
-    encoder = write_encoder(folder / "encoder")
+    tokenizer = conftest.tokenizer.__wrapped__()
+    encoder = write_encoder(folder / "encoder", tokenizer, layers=4, heads=4)
     for kind, example in EXAMPLES.items():
         place = folder / kind
         place.mkdir()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "integration")]
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "integration")]
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE"  # fp32 on every machine
 

@@ -11,13 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
-
 import understudy
+from small_models import make_tokenizer, write_encoder
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [
     "the",
     "a",
@@ -93,7 +89,7 @@ def make_world(folder: Path) -> World:
     """Make everything that the commands read, once."""
     folder.mkdir(parents=True)
     world = World(folder)
-    _write_encoder(world.encoder)
+    write_encoder(world.encoder, make_tokenizer(WORDS, max_length=64), width=16)
     generator = random.Random(0)
     with world.rows.open("w", newline="", encoding="utf-8") as file:
         lines = csv.writer(file)
@@ -120,32 +116,6 @@ def make_world(folder: Path) -> World:
     understudy.corpus([world.texts], tokenizer=world.encoder, output_dir=world.corpus, settings=dict(_CORPUS))
     understudy.export(world.teacher, output_dir=world.artifact, int8=False, tolerance=100.0, speed=False)
     return world
-
-
-def _write_encoder(folder: Path) -> None:
-    vocabulary = {piece: index for index, piece in enumerate(SPECIAL + WORDS)}
-    backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
-    names = {f"{name[1:-1].lower()}_token": name for name in SPECIAL}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=64, **names)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-        initializer_range=0.2,
-    )
-    BertForMaskedLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
 
 
 def _files(world: World) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def bench_command(
     take turns, so that other activity on the machine affects all alike. Results of other runs are refused.
     """
     from understudy.cli.console import people_on_stderr, print_json
-    from understudy.cli.summaries import print_bench
+    from understudy.cli.speed_summary import print_bench
     from understudy.stages.bench import bench
 
     numbers = [_numbers(text, name) for text, name in ((batch, "--batch"), (lengths, "--lengths"))]

@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -68,3 +69,9 @@ def print_json(result: StageResult) -> None:
     if result.output_dir is not None:
         content["output_dir"] = str(result.output_dir)
     print(json.dumps(content, ensure_ascii=False))
+
+
+def short_path(path: Path | None) -> str:
+    """Return a path relative to the current folder if it lies below it."""
+    assert path is not None
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -79,7 +79,7 @@ def export_command(
     check_scoring(student, **given)
 
     from understudy.cli.console import people_on_stderr, print_json
-    from understudy.cli.summaries import print_exported
+    from understudy.cli.speed_summary import print_exported
     from understudy.stages.export import export
 
     with people_on_stderr():

@@ -34,7 +34,7 @@ def plan_command(
     check_early(lambda: load_recipe(recipe, settings or ()))
 
     from understudy.cli.console import people_on_stderr
-    from understudy.cli.summaries import print_plan
+    from understudy.cli.run_summary import print_plan
     from understudy.stages.plan import plan
 
     with people_on_stderr():

@@ -129,7 +129,7 @@ def run_command(
     given["student"] = student
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
-    from understudy.cli.summaries import print_findings, print_plan, print_run
+    from understudy.cli.run_summary import print_findings, print_plan, print_run
     from understudy.data.load import announce
     from understudy.distillation.agreement import resolve_distillation
     from understudy.pipeline.preflight.checks import preflight
@@ -185,7 +185,7 @@ def _run_students(
     overwrite: bool,
 ) -> None:
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
-    from understudy.cli.summaries import print_choice
+    from understudy.cli.run_summary import print_choice
     from understudy.pipeline.students import run_students
 
     assert model is not None

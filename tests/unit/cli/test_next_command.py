@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from understudy.cli.summaries import next_command
+from understudy.cli.run_summary import next_command
 
 
 def test_the_next_run_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
