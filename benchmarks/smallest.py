@@ -1,9 +1,8 @@
 r"""How small can a file be that loses at most a point against the student of 4 layers of 312?
 
-On each task a teacher is distilled by `--method joint` into that student, as `schedules.py` does it, and, all
-in one pass, into it and smaller ones with the most frequent tokens of the task's rows only. All are exported
-to int8 and with embeddings of 4 bits, and scored from their files on the development set; the differences
-are paired.
+That student is the one of `joint.py`. It is distilled further for some steps, with only the most frequent
+tokens of the task's rows, and exported to int8 and with embeddings of 4 bits. All are scored from their files
+on the development set; the differences are paired.
 
     python benchmarks/smallest.py --teachers teachers --assets ../shared/assets --output-dir students
 
@@ -28,17 +27,16 @@ import numpy as np
 import sklearn.metrics
 from numpy.typing import NDArray
 
-import runs
-from runs import settings_options, students_parser
+from joint import STEPS
+from runs import finish, settings_options, students_parser
 from schedules import learn, way_settings
 from understudy.evaluation.bootstrap import estimate, estimate_difference
 from understudy.predictor import Predictor
 
 RESULTS = Path(__file__).parent / "results" / "budget.json"
 TASKS = {"mrpc": ("MRPC", (3, 4), 0), "sst2": ("SST-2", (0,), 1)}  # folder, columns of texts, of the label
-STEPS = {"mrpc": 700, "sst2": 3000}
-SHAPES = ("4l-312d", "4l-264d", "3l-240d")
-TOKENS = 5_000
+FURTHER_STEPS = {"mrpc": 150, "sst2": 400}
+TOKENS = (10_000, 5_000)
 ALLOWED = 1.0  # points
 BASE = "4 layers of 312, all tokens, int8"
 
@@ -78,25 +76,21 @@ def make(task: str, options: argparse.Namespace) -> Iterator[tuple[str, Path, st
     Yields:
         The name of a form of a student, its artifact, the form, and its record.
     """
-    steps = 4 if options.quick else STEPS[task]
+    steps, further = (4, 4) if options.quick else (STEPS[task], FURTHER_STEPS[task])
     record = learn(task, "cut", "joint", steps, 1, options)
     whole = options.output_dir / f"schedules-{task}-cut-joint-{steps}-1"
     yield BASE, export(whole), "int8", kept(record)
-    output = options.output_dir / f"smallest-{task}-{steps}"
-    method, settings = way_settings("joint", "cut", steps)
-    settings |= {"seed": 1, "dropout": 0.0, "student.init": "cut", "student.vocabulary.size": TOKENS}
-    command = ["understudy", "distill", str(options.teachers / task), "--method", method, "--task", task]
-    command += ["--data", str(options.assets / "glue"), "--student", ",".join(SHAPES)]
-    command += [*settings_options(settings), "--output-dir", str(output)]
-    if not all((output / shape / "result.json").exists() for shape in SHAPES):
-        subprocess.run(command, check=True)
-    for shape in SHAPES:
-        result = json.loads((output / shape / "result.json").read_text("utf-8"))
-        made = kept(runs.record(result, command) | {"vocabulary": result.get("vocabulary")})
-        layers, width = shape.removesuffix("d").split("l-")
-        artifact = export(output / shape)
+    method, settings = way_settings("joint", "cut", further)
+    settings |= {"seed": 1, "dropout": 0.0}
+    for tokens in TOKENS:
+        output = options.output_dir / f"smallest-{task}-{tokens}"
+        command = ["understudy", "distill", str(options.teachers / task), "--method", method, "--task", task]
+        command += ["--data", str(options.assets / "glue"), "--student", str(whole / "student")]
+        command += settings_options(settings | {"student.vocabulary.size": tokens})
+        command += ["--output-dir", str(output)]
+        record = finish(command, output, lambda result: {"vocabulary": result["vocabulary"]})
         for form in ("int8", "int4"):
-            yield f"{layers} layers of {width}, {TOKENS:,} tokens, {form}", artifact, form, made
+            yield f"4 layers of 312, {tokens:,} tokens, {form}", export(output), form, kept(record)
 
 
 def kept(record: dict[str, Any]) -> dict[str, Any]:

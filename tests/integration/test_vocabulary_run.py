@@ -64,6 +64,26 @@ def test_a_student_keeps_the_tokens_of_its_rows(teacher: Path, tmp_path: Path) -
     assert understudy.evaluate(tmp_path / "small").scores["dev"] == pytest.approx(small.scores["dev"])
 
 
+def test_a_saved_student_is_made_smaller(teacher: Path, encoder: Path, tmp_path: Path) -> None:
+    whole = distil(teacher, tmp_path / "whole")
+    settings = STEPS | {"student.vocabulary.min_count": 1, "intermediate.training.max_steps": 1}
+    settings |= {f"{stage}.training.learning_rate": 0.0 for stage in ("intermediate", "prediction")}
+    small = understudy.distill(
+        teacher,
+        student=tmp_path / "whole" / "student",
+        output_dir=tmp_path / "small",
+        settings=settings | {"prediction.training.max_steps": 1},
+    )
+    # It has learnt nothing new, and reads the rows with the same tokens: its answers are the same.
+    assert small.content["parameters"]["student"] < whole.content["parameters"]["student"]
+    assert small.scores["dev"] == pytest.approx(whole.scores["dev"])
+    # An encoder without a head gets one.
+    headless = understudy.distill(
+        teacher, student=encoder, output_dir=tmp_path / "headless", settings=settings
+    )
+    assert headless.content["vocabulary"] == small.content["vocabulary"]
+
+
 def test_a_size_keeps_the_most_frequent(teacher: Path, tmp_path: Path) -> None:
     whole = distil(teacher, tmp_path / "whole", min_count=1).content["vocabulary"]["size"]
     found = distil(teacher, tmp_path / "small", size=whole - 2).content["vocabulary"]

@@ -57,7 +57,7 @@ def load_student(
     check_start(settings)
     teacher_config = load_config(teacher)
     if settings.model is not None:
-        _check_vocabulary(settings.model, teacher)
+        check_vocabulary(settings.model, teacher)
         options: dict[str, Any] = {"dropout": dropout, "attention": attention}
         if task is None:
             return load_encoder(settings.model, **options), None
@@ -77,7 +77,7 @@ def load_student(
         return student, None
     source = load_encoder(settings.source or teacher)
     if settings.source is not None:
-        _check_vocabulary(settings.source, teacher)
+        check_vocabulary(settings.source, teacher)
     choice = settings.layers or "spaced"
     layers = choose_layers(choice, config.num_hidden_layers, source.config.num_hidden_layers)
     channels = cut_weights(student, source, layers, sample)
@@ -160,7 +160,7 @@ def _resized(teacher_config: Any, sizes: Mapping[str, int]) -> Any:
     return type(teacher_config)(**values)
 
 
-def _check_vocabulary(model: str, teacher: str) -> None:
+def check_vocabulary(model: str, teacher: str) -> None:
     """Check that a student has the vocabulary of its teacher."""
     if load_tokenizer(model).get_vocab() != load_tokenizer(teacher).get_vocab():
         raise ModelError(

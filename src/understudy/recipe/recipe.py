@@ -336,11 +336,10 @@ def _texts_alone(recipe: Recipe) -> Recipe:
 
 
 def _check_vocabulary(recipe: Recipe) -> None:
-    """Refuse what a smaller vocabulary does not go with: the teacher alone is read with it."""
+    """Refuse what a smaller vocabulary does not go with."""
     if recipe.student.vocabulary is None:
         return
     others = {
-        "student.model": recipe.student.model,
         "student.source": recipe.student.source,
         "unseen": recipe.unseen or None,
         "soft_labels.predictions": recipe.soft_labels.predictions if recipe.soft_labels is not None else None,
@@ -349,8 +348,8 @@ def _check_vocabulary(recipe: Recipe) -> None:
     given = next((name for name, value in others.items() if value is not None), None)
     if given is not None:
         raise RecipeError(
-            f"student.vocabulary and {given} exclude each other: a smaller vocabulary is for students with "
-            "random weights or cut from their teacher. Leave one out."
+            f"student.vocabulary and {given} exclude each other: only the teacher and a saved student are "
+            "read with a smaller vocabulary. Leave one out."
         )
 
 
