@@ -137,6 +137,27 @@ def _check(file: Path, artifact: Artifact) -> None:
         raise ModelError(f"{file}: thresholds must have every label and no other. Export the student again.")
 
 
+def split_form(name: str | Path) -> tuple[str, str | None]:
+    """Split `ARTIFACT:int8` into the artifact and its form; a name without one stays as it is."""
+    folder, _, form = str(name).rpartition(":")
+    if not folder or Path(name).exists() or not Path(folder).expanduser().is_dir():
+        return str(name), None
+    if not is_artifact(folder):
+        raise ModelError(f"{folder} is no artifact, so it has no {form!r}. Export it first.")
+    return folder, form
+
+
+def is_artifact(folder: str | Path) -> bool:
+    """Return whether a folder holds an artifact."""
+    return (Path(folder).expanduser() / ARTIFACT).is_file()
+
+
+def refuse_artifact(model: str | Path) -> None:
+    """Refuse an artifact where a model to export is needed."""
+    if is_artifact(model):
+        raise ModelError(f"{model} is an artifact already. Export the student that it was made from.")
+
+
 def checked_file(folder: Path, artifact: Artifact, name: str) -> Path:
     """Return the path of an artifact's file, refusing one that does not match its hash."""
     path = folder / name

@@ -17,7 +17,7 @@ from understudy.artifacts.artifact import ExportedModel
 from understudy.artifacts.gate import describe_loss, loses_too_much, quantize_less
 from understudy.artifacts.int8 import EMBEDDINGS, parts_of, quantize
 from understudy.artifacts.onnx import export_onnx
-from understudy.artifacts.session import open_file
+from understudy.artifacts.session import Session, open_file
 from understudy.data.encode import Collator
 from understudy.data.kind import Kind
 from understudy.data.load import TaskData
@@ -251,15 +251,17 @@ class FormMaker:
         return {name: score_logits(self.subject.splits[name], one) for name, one in logits.items()}
 
     def _logits(self, file: Path, engine: str) -> dict[str, Logits]:
-        return {
-            name: run_exported(file, engine, self.subject, split.encoded)
-            for name, split in self.subject.splits.items()
-        }
+        return {name: self._run(file, engine, split.encoded) for name, split in self.subject.splits.items()}
+
+    def _run(self, file: Path, engine: str, encoded: Any) -> Logits:
+        subject = self.subject
+        session = open_file(file, engine, subject.inputs, subject.kind.outputs, threads=None)
+        return run_exported(session, subject.kind, subject.inputs, subject.tokenizer, encoded)
 
     def _change(self, file: Path, engine: str) -> float:
         name, split = next(iter(self.subject.splits.items()))
         chosen = np.random.default_rng(0).permutation(len(split.encoded))[:_SAMPLE]
-        found = run_exported(file, engine, self.subject, split.encoded.select(chosen))
+        found = self._run(file, engine, split.encoded.select(chosen))
         # If the rows are shorter than the split's longest, their logits have less padding.
         return float(
             np.mean(
@@ -271,17 +273,22 @@ class FormMaker:
         )
 
 
-def run_exported(file: Path, engine: str, subject: ExportSubject, encoded: Any) -> Logits:
-    """Return the logits of encoded rows from an exported file."""
-    session = open_file(file, engine, subject.inputs, subject.kind.outputs, threads=None)
+def run_exported(
+    session: Session,
+    kind: Kind,
+    inputs: Sequence[str],
+    tokenizer: PreTrainedTokenizerFast,
+    encoded: Any,
+) -> Logits:
+    """Return the logits of encoded rows from an exported model."""
 
     def run(batch: Mapping[str, Tensor]) -> tuple[NDArray[np.float32], ...]:
-        arrays = {name: batch[name].numpy() for name in subject.inputs}
+        arrays = {name: batch[name].numpy() for name in inputs}
         shape = arrays["input_ids"].shape
         made = session({name: value.reshape(-1, shape[-1]) for name, value in arrays.items()})
-        return tuple(subject.kind.join_texts(one, shape) for one in made)
+        return tuple(kind.join_texts(one, shape) for one in made)
 
-    return collect_logits(run, subject.tokenizer, encoded, batch_size=_BATCH)
+    return collect_logits(run, tokenizer, encoded, batch_size=_BATCH)
 
 
 def _difference(first: Logits, second: Logits) -> float:

@@ -38,6 +38,7 @@ def check_scoring(model: str, *, split: str | None = None, **given: Any) -> None
         split: the split to score, if it is not a development set; its file is then looked for later.
         given: the arguments of `evaluation_recipe`.
     """
+    from understudy.artifacts.artifact import split_form
     from understudy.errors import require
     from understudy.hub import check_model_name
     from understudy.models.settings import student_inside
@@ -45,7 +46,7 @@ def check_scoring(model: str, *, split: str | None = None, **given: Any) -> None
     from understudy.workspace.recipes import evaluation_recipe
 
     require("torch")
-    check_model_name(model, "the model")
+    check_model_name(split_form(model)[0], "the model")
     recipe = evaluation_recipe(student_inside(model), **given)
     data = recipe.data
     if split is None and (data.source or data.dev or data.dev_share):

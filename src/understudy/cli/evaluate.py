@@ -28,7 +28,12 @@ def evaluate_command(
 
     `understudy evaluate teachers/mrpc`
 
-    A folder written by `finetune` or `distill` knows its task and data. For any other model, specify them:
+    A folder written by `finetune` or `distill` knows its task and data. An artifact is scored as it is
+    shipped, on rows that you give:
+
+    `understudy evaluate run/artifact --set data.dev=new.csv`
+
+    For any other model, specify task and data:
 
     `understudy evaluate MODEL --task mrpc --data nyu-mll/glue --against teachers/mrpc`
     """

@@ -58,13 +58,13 @@ def export_command(
     parts that it hurts most stay in fp32, or nothing is written. The folder holds everything that predictions
     need, and a model card.
     """
-    from understudy.artifacts.artifact import ARTIFACT
+    from understudy.artifacts.artifact import is_artifact, refuse_artifact
     from understudy.cli.checks import check_scoring
     from understudy.errors import RecipeError
     from understudy.serve.container import check_container_folder
     from understudy.workspace.folders import check_artifact_folder
 
-    if container is not None and (Path(student).expanduser() / ARTIFACT).is_file():
+    if container is not None and is_artifact(student):
         if output_dir is not None:
             raise RecipeError(f"{student} is an artifact already: leave --output-dir out.")
         _write_container(Path(student), container)
@@ -76,6 +76,7 @@ def export_command(
         check_container_folder(container.expanduser())
 
     given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": settings or ()}
+    refuse_artifact(student)
     check_scoring(student, **given)
 
     from understudy.cli.console import people_on_stderr, print_json

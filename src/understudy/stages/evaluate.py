@@ -6,24 +6,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
-
+from understudy.artifacts.artifact import split_form
 from understudy.data.load import TaskData, announce, load_data
 from understudy.data.settings import without_unlabelled
 from understudy.data.sources import dev_splits
 from understudy.errors import OutputError
 from understudy.evaluation.compare import compare
-from understudy.evaluation.score import Score, prepare_split, score_content, score_model
-from understudy.models.pretrained import (
-    load_config,
-    model_labels,
-)
+from understudy.evaluation.score import Score, prepare_split, score_content, score_logits
+from understudy.models.pretrained import load_config, model_labels
 from understudy.models.settings import student_inside
 from understudy.recipe.recipe import Recipe
 from understudy.workspace.folders import RESULT, remove_leftovers
 from understudy.workspace.hashes import hash_model, versions
 from understudy.workspace.lock import only_process_in
-from understudy.workspace.models import load_to_score, refuse_unfinished
+from understudy.workspace.models import Scorer, open_scorer, refuse_unfinished
 from understudy.workspace.predictions import PREDICTIONS, write_predictions
 from understudy.workspace.recipes import evaluation_recipe
 from understudy.workspace.result import data_content, write_result
@@ -46,6 +42,7 @@ def evaluate(
 
     Args:
         model: a folder or a hub name. A folder written by `finetune` or `distill` knows its task and data.
+            An artifact is scored as it is shipped, on rows that are given; `ARTIFACT:fp32` names a form.
         split: the split to score. Defaults to the task's development sets.
         against: another model, scored on the same rows; differences come with paired intervals.
         output_dir: if given, gets result.json, and predictions.jsonl with the prediction for every row.
@@ -68,13 +65,13 @@ def evaluate(
             run.task_definition,
             run.data,
             splits,
-            labels=model_labels(load_config(str(model)), run.task_definition),
+            labels=model_labels(load_config(split_form(model)[0]), run.task_definition),
         )
         announce(loaded)
         # Load both models before running either, so that any problem shows early.
         names = [str(model)] + ([str(against)] if against is not None else [])
-        models = [load_to_score(name, run, loaded) for name in names]
-        scores, *others = [_score(*pair, run, loaded, batch_size) for pair in models]
+        models = [open_scorer(name, run, loaded, batch_size=batch_size) for name in names]
+        scores, *others = [_score(one, run, loaded) for one in models]
         content: dict[str, Any] = {
             "stage": "evaluate",
             "task": run.task,
@@ -100,21 +97,11 @@ def evaluate(
         return EvaluateResult(folder, content)
 
 
-def _score(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerFast,
-    run: Recipe,
-    data: TaskData,
-    batch_size: int,
-) -> dict[str, Score]:
-    return {
-        split: score_model(
-            model,
-            tokenizer,
-            prepare_split(
-                run.task_definition, rows, tokenizer, max_length=run.max_length, stride=run.data.stride
-            ),
-            batch_size=batch_size,
+def _score(model: Scorer, run: Recipe, data: TaskData) -> dict[str, Score]:
+    scores = {}
+    for name, rows in data.splits.items():
+        split = prepare_split(
+            run.task_definition, rows, model.tokenizer, max_length=run.max_length, stride=run.data.stride
         )
-        for split, rows in data.splits.items()
-    }
+        scores[name] = score_logits(split, model.logits(split.encoded))
+    return scores

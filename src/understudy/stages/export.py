@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from understudy.artifacts.artifact import CARD, Artifact, write_artifact
+from understudy.artifacts.artifact import CARD, Artifact, refuse_artifact, write_artifact
 from understudy.artifacts.card import write_card
 from understudy.artifacts.forms import ExportSubject, FormMaker
 from understudy.artifacts.onnx import OPSET
@@ -73,6 +73,7 @@ def export(
     folder, model = Path(output_dir).expanduser(), student_inside(student)
     with only_process_in(folder):
         check_artifact_folder(folder, overwrite=overwrite)
+        refuse_artifact(model)
         run = evaluation_recipe(model, task=task, data=data, recipe=recipe, settings=settings)
         check_apart(folder, [student, *input_paths(run)])
         tune_cpu()

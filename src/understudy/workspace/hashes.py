@@ -9,6 +9,7 @@ from pathlib import Path
 
 from transformers.utils.hub import cached_file, extract_commit_hash
 
+from understudy.artifacts.artifact import ARTIFACT, is_artifact, split_form
 from understudy.errors import ModelError
 from understudy.files import hash_file
 from understudy.hub import split_revision
@@ -37,7 +38,7 @@ _TOKENIZER_FILES = (
 
 def hash_model(model: str) -> str:
     """Hash a model's weights, config and tokenizer; a hub model is identified by its name and commit."""
-    folder = Path(model).expanduser()
+    folder = Path(split_form(model)[0]).expanduser()
     if not folder.is_dir():
         try:
             name, revision = split_revision(model)
@@ -48,6 +49,8 @@ def hash_model(model: str) -> str:
         if commit is None:
             raise ModelError(f"the hub's commit of {model!r} cannot be told. Save the model to a folder.")
         return f"{name}@{commit}"
+    if is_artifact(folder):
+        return hash_file(folder / ARTIFACT)  # which has the hashes of all others
     digest = hashlib.sha256()
     for file in sorted(folder.iterdir()):
         is_named = file.name in ("config.json", *_TOKENIZER_FILES)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from understudy.artifacts.artifact import ARTIFACT, CARD
+from understudy.artifacts.artifact import CARD, is_artifact, read_artifact, split_form
 from understudy.errors import ModelError, RecipeError
 from understudy.models.settings import STUDENT
 from understudy.recipe.load import apply_settings, load_recipe, parse_settings
@@ -36,16 +36,19 @@ def evaluation_recipe(
     settings: Sequence[str] | Mapping[str, Any],
 ) -> Recipe:
     """Return the given recipe, or the one saved with the model, or one with only the task and data."""
-    if (Path(model).expanduser() / ARTIFACT).is_file():
-        raise ModelError(
-            f"{model} is an artifact: its scores are in its {CARD}. To score it on other rows, give the "
-            "student that it was made from, e.g. RUN/distilled."
-        )
     saved = saved_recipe(model)
     if recipe is None and task is None and saved is not None:
         recipe = saved
+    folder, _ = split_form(model)
     if recipe is not None:
         values = load_recipe(recipe).model_dump(exclude_defaults=True)
+    elif is_artifact(folder):
+        if data is None and not any(name.startswith("data.") for name in parse_settings(settings)):
+            raise ModelError(
+                f"{model} is an artifact: its scores on the development set are in its {CARD}. Give other "
+                "rows to score it on: --set data.dev=rows.csv"
+            )
+        values = _artifact_values(Path(folder).expanduser())
     elif task is not None:
         values = {"task": task}
     else:
@@ -64,3 +67,10 @@ def evaluation_recipe(
     if "data.dev" in parse_settings(settings):
         values.get("data", {}).pop("dev_share", None)
     return Recipe.from_mapping(apply_settings(values, settings))
+
+
+def _artifact_values(folder: Path) -> dict[str, Any]:
+    """Return the recipe values that an artifact remembers: how it reads its rows."""
+    artifact = read_artifact(folder)
+    data = {"columns": artifact.columns, "max_length": artifact.max_length, "stride": artifact.stride}
+    return {"task": artifact.task, "data": {key: value for key, value in data.items() if value}}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from understudy.artifacts.artifact import ARTIFACT, read_artifact
+from understudy.artifacts.artifact import is_artifact, read_artifact, split_form
 from understudy.artifacts.onnx import input_names
 from understudy.data.kind import Kind
 from understudy.errors import ModelError, RecipeError
@@ -55,15 +55,13 @@ def find_models(model: str) -> list[TimedModel]:
             f"{model} holds figures of another run. Machines and moments differ: give the models themselves, "
             "and they are measured together."
         )
-    folder, _, form = model.partition(":") if not Path(model).exists() else (model, "", "")
+    folder, form = split_form(model)
     if (Path(folder) / STATE).is_file():
         raise ModelError(
             f"{folder} is a whole run: give its models, e.g. {folder}/teacher {folder}/artifact."
         )
-    if (Path(folder) / ARTIFACT).is_file():
-        return _forms(folder, form or None)
-    if form:
-        raise ModelError(f"{folder} is no artifact, so that it has no {form!r}. Export it first.")
+    if is_artifact(folder):
+        return _forms(folder, form)
     return [_torch_model(local_folder(str(student_inside(folder))), folder)]
 
 

@@ -74,7 +74,8 @@ MISTAKES = {
     "corpus": ("corpus rows.csv --set corpus.colum=x --output-dir o", "Did you mean 'column'?"),
     "mine": ("mine rows.csv --task sst3 --output-dir o", "Did you mean 'sst2'?"),
     "evaluate": ("evaluate ./encodr --task sst2", "Did you mean encoder?"),
-    "evaluate an artifact": ("evaluate artifact --task sst2", "artifact is an artifact: its scores are in"),
+    "evaluate an artifact": ("evaluate artifact", "artifact is an artifact: its scores on the"),
+    "export an artifact": ("export artifact --output-dir o", "artifact is an artifact already"),
     "full folder of an artifact": (
         "export encoder --task sst2 --output-dir encoder",
         "encoder is there already. It is no artifact",
