@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kinds import EXAMPLES
+from processes import Command
 from teaching import TRAIN, method_settings, train_teacher
 
 import understudy
 from understudy.errors import RecipeError
+from understudy.planning import plan
 from understudy.workspace.results import PlanResult
 
 CLASSIFICATION = EXAMPLES["classification"]
@@ -134,3 +142,29 @@ def test_a_whole_run_has_the_parts_of_its_stages(encoder: Path, tmp_path: Path) 
 def test_a_whole_run_that_augments_is_asked_for_stage_by_stage() -> None:
     with pytest.raises(RecipeError, match="does not cost a whole run that augments"):
         understudy.plan("tinybert4-mrpc")
+
+
+def terminate_inside(temporary: str) -> None:
+    """Make a plan send itself SIGTERM as soon as it has its folder."""
+    tempfile.tempdir = temporary
+
+    def measure(_: Any, folder: Path, __: float) -> None:
+        assert folder.is_dir()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+
+    plan._measure = measure  # type: ignore[assignment]
+
+
+def test_a_plan_that_is_terminated_leaves_nothing_behind(teacher: Path, tmp_path: Path) -> None:
+    file = CLASSIFICATION.write(tmp_path)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    arguments = ["plan", "tinybert-classification"]
+    for name, value in {"teacher": teacher, "data.train": file, "data.dev": file}.items():
+        arguments += ["--set", f"{name}={value}"]
+    command = Command(arguments, before=functools.partial(terminate_inside, str(temporary)))
+    assert command.wait(120) == 130
+    assert "Traceback" not in command.output
+    assert not list(temporary.iterdir())
+    command.forget()

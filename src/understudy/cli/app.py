@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -95,6 +96,8 @@ def main() -> None:
     """Run the command line; print user errors as messages, without a traceback."""
     from understudy.cli.console import print_error
 
+    # As Ctrl-C does: temporary folders and locks are removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
     except UnderstudyError as error:

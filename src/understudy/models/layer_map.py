@@ -36,7 +36,7 @@ def layer_map(
         )
     if not 1 <= student <= teacher:
         raise RecipeError(
-            f"a {kind} layer_map needs a student of 1 to {teacher} layers, as many as its teacher has; got "
+            f"layer_map {kind} needs a student of 1 to {teacher} layers, as many as its teacher has; got "
             f"{student}. Give a list of teacher layers, in which one may stand twice."
         )
     # Half a layer is rounded up, in integers: (2·m·N + M) / 2M.
