@@ -152,7 +152,7 @@ def desk_table(results: dict) -> str:
 
     lines.append(line("teacher, 12 layers of 384", teachers, 0, teachers))
     for way, (name, timed) in DESK_WAYS.items():
-        runs = {task: _runs(results, f"{task}-{way}-") for task in DESK_TASKS}
+        runs = {task: _seeds_of(results, f"{task}-{way}") for task in DESK_TASKS}
         scores = {task: _mean(found, metrics[task]) if found else None for task, found in runs.items()}
         # The students of `joint` had teachers of their own, made by the same recipes on another machine.
         own = {
@@ -169,7 +169,7 @@ def desk_seeds_table(results: dict) -> str:
     lines = ["| task | way | metric | mean (95 % of a run): seeds |", "|---|---|---|---|"]
     for task in DESK_TASKS:
         for way, (name, _) in DESK_WAYS.items():
-            runs = _runs(results, f"{task}-{way}-")
+            runs = _seeds_of(results, f"{task}-{way}")
             for metric in runs[0]["scores"] if runs else ():
                 lines.append(f"| {NAMES[task]} | {name} | {metric} | {_seeds(runs, metric)} |")
     return "\n".join(lines) + "\n"
@@ -179,7 +179,7 @@ def desk_commands(results: dict) -> str:
     """The command behind each row, of MRPC's first seed."""
     lines = []
     for way, (name, _) in DESK_WAYS.items():
-        run = _runs(results, f"mrpc-{way}-")[0]
+        run = _seeds_of(results, f"mrpc-{way}")[0]
         lines.append(f"- {name.replace('**', '')}: `{run['command']}`")
     return "\n".join(lines) + "\n"
 
@@ -273,6 +273,11 @@ def patient_table(results: dict) -> str:
 
 def _runs(results: dict, prefix: str) -> list[dict]:
     return [record for name, record in sorted(results.items()) if name.startswith(prefix)]
+
+
+def _seeds_of(results: dict, name: str) -> list[dict]:
+    """The runs of a way on a task, one for each seed."""
+    return [record for key, record in sorted(results.items()) if re.fullmatch(rf"{name}-\d+", key)]
 
 
 def _mean(runs: list[dict], metric: str) -> float:

@@ -52,7 +52,7 @@ def test_scores_are_those_of_its_predictions(artifact: Path, rows: Path, form: s
 def test_forms_are_compared_on_the_command_line(artifact: Path, rows: Path) -> None:
     called = CliRunner().invoke(
         app,
-        ["evaluate", str(artifact), "--against", f"{artifact}:fp32", "--set", f"data.dev={rows}", "--json"],
+        ["evaluate", str(artifact), "--against", f"{artifact}:fp32", "--dev", str(rows), "--json"],
     )
     assert called.exit_code == 0, called.output
     content = json.loads(called.stdout.splitlines()[-1])

@@ -7,13 +7,29 @@ from typing import Annotated, Any
 
 import typer
 
-from understudy.cli.options import DataOption, JsonOption, RecipeOption, SetOption, TaskOption
+from understudy.cli.options import (
+    DataOption,
+    DevOption,
+    JsonOption,
+    LabelOption,
+    RecipeOption,
+    SetOption,
+    TaskOption,
+    TextOption,
+    TextPairOption,
+)
 
 
 def evaluate_command(
-    model: Annotated[str, typer.Argument(help="Fine-tuned model: folder or hub name.", show_default=False)],
+    model: Annotated[
+        str, typer.Argument(help="Fine-tuned model (folder or hub name), or artifact.", show_default=False)
+    ],
     task: TaskOption = None,
     data: DataOption = None,
+    dev: DevOption = None,
+    text: TextOption = None,
+    text_pair: TextPairOption = None,
+    label: LabelOption = None,
     against: Annotated[
         str | None, typer.Option("--against", help="Another model, compared on the same rows.")
     ] = None,
@@ -31,15 +47,20 @@ def evaluate_command(
     A folder written by `finetune` or `distill` knows its task and data. An artifact is scored as it is
     shipped, on rows that you give:
 
-    `understudy evaluate run/artifact --set data.dev=new.csv`
+    `understudy evaluate run/artifact --dev new.csv`
 
     For any other model, specify task and data:
 
     `understudy evaluate MODEL --task mrpc --data nyu-mll/glue --against teachers/mrpc`
     """
     from understudy.cli.checks import check_scoring
+    from understudy.recipe.load import file_settings, parse_settings
 
-    given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": settings or ()}
+    overrides = {
+        **file_settings(dev=dev, text=text, text_pair=text_pair, label=label),
+        **parse_settings(settings or ()),
+    }
+    given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": overrides}
     check_scoring(model, **given, split=split)
 
     from understudy.cli.console import people_on_stderr, print_json

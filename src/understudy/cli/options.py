@@ -19,10 +19,20 @@ TrainOption = Annotated[
     str | None, typer.Option("--train", help="Your training rows: CSV, TSV, JSONL or Parquet.")
 ]
 DevOption = Annotated[str | None, typer.Option("--dev", help="Your rows to score on.")]
+
+
+def _check_share(share: float | None) -> float | None:
+    if share is not None and not 0 < share < 1:
+        raise typer.BadParameter("it must be between 0 and 1, e.g. 0.1 for a tenth of the rows.")
+    return share
+
+
 SplitOption = Annotated[
     float | None,
     typer.Option(
-        "--split", min=0.0, max=1.0, help="Instead of --dev: the share of --train to hold out, e.g. 0.1."
+        "--split",
+        callback=_check_share,
+        help="Instead of --dev: the share of --train to hold out, e.g. 0.1.",
     ),
 ]
 TextOption = Annotated[

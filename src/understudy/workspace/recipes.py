@@ -46,7 +46,7 @@ def evaluation_recipe(
         if data is None and not any(name.startswith("data.") for name in parse_settings(settings)):
             raise ModelError(
                 f"{model} is an artifact: its scores on the development set are in its {CARD}. Give other "
-                "rows to score it on: --set data.dev=rows.csv"
+                "rows to score it on: --dev rows.csv"
             )
         values = _artifact_values(Path(folder).expanduser())
     elif task is not None:

@@ -60,6 +60,10 @@ MISTAKES = {
         "run encoder --train rows.csv --split 0.5 --text review --label review --output-dir o",
         "text and label must be different columns; both are 'review'",
     ),
+    "split in percent": (
+        "run encoder --train rows.csv --split 10 --output-dir o",
+        "it must be between 0 and 1",
+    ),
     "no model": ("run --train rows.csv --split 0.5 --output-dir o", "a model must be given"),
     "full folder": (
         "run encoder --train rows.csv --split 0.5 --output-dir encoder",
