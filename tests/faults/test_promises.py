@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import pickle
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from processes import Command, run_command
 from safetensors.torch import load_file
 from world import World
 
+import understudy
 from understudy import Predictor
 from understudy.errors import ModelError, RecipeError
 from understudy.files import hash_file, seal_folder
@@ -123,6 +126,27 @@ def test_secrets_of_the_environment_are_written_nowhere(world: World, tmp_path: 
     files = [file for file in output.rglob("*") if file.is_file()]
     assert files
     assert not [file for file in files if secret.encode() in file.read_bytes()]
+
+
+def test_html_in_labels_and_columns_is_text_in_the_model_card(world: World, tmp_path: Path) -> None:
+    """A card is opened by people who did not write the rows; `test_run` has HTML in texts of a report."""
+    labels = ["<script>alert(1)</script>", "fine <img src=x onerror=alert(2)>\n\n<b>"]
+    rows = tmp_path / "rows.csv"
+    with rows.open("w", newline="", encoding="utf-8") as file:
+        words = ["good", "bad", "great", "awful"]
+        csv.writer(file).writerows(
+            [["<b onclick=alert(3)>text", "label"], *([word, labels[n % 2]] for n, word in enumerate(words))]
+        )
+    settings = {"data.train": str(rows), "data.dev": str(rows), "data.max_length": 16}
+    settings |= {"data.columns": {"text": "<b onclick=alert(3)>text"}, "training.max_steps": 1}
+    model = tmp_path / "model"
+    understudy.finetune(world.encoder, task="classification", output_dir=model, settings=settings)
+    understudy.export(model, output_dir=tmp_path / "artifact", int8=False, speed=False)
+    text = (tmp_path / "artifact" / "README.md").read_text("utf-8")
+    assert "&lt;script&gt;alert(1)" in text
+    outside_of_code = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    assert not re.search(r"<(script|img|b)\b", outside_of_code)
+    assert text.count("\n```") % 2 == 0
 
 
 def finetune(world: World, output: Path, steps: int) -> list[str]:

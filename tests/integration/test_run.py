@@ -52,8 +52,8 @@ def recipe(tmp_path_factory: pytest.TempPathFactory, encoder: Path) -> Path:
     """A whole run of a classification task, as a user's file."""
     folder = tmp_path_factory.mktemp("recipe")
     words = {"good": "pos", "great": "pos", "bad": "neg", "awful": "neg"}
-    rows = [(f"the {noun} was {word}", label) for noun in ("film", "movie", "cat", "dog", "city", "river")
-            for word, label in words.items()]  # fmt: skip
+    nouns = ("film", "movie", "cat", "dog", "<script>city</script>", "river")
+    rows = [(f"the {noun} was {word}", label) for noun in nouns for word, label in words.items()]
     for name, part in (("train", rows), ("dev", rows[::2])):
         with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([("text", "label"), *part])

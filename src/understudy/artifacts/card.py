@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -161,7 +162,9 @@ def _summary(
     }
     size = f"{parameters / 1e6:.1f}M parameters"
     what = task if task == kind.name else f"{task} ({kind})"
-    labels = f" Labels: {', '.join(label_names)}." if label_names else ""
+    # Names come from a file of rows: Markdown would take HTML in them for its own.
+    names = [html.escape(" ".join(name.split()), quote=False) for name in label_names or ()]
+    labels = f" Labels: {', '.join(names)}." if names else ""
     if origin.method is None:
         return f"A model for {what} of {size}, {form}.{labels}"
     teacher = f"`{origin.teacher}`" if origin.teacher else "a file of predictions"
