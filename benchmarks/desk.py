@@ -10,8 +10,6 @@ SST-2, CoLA, MRPC, RTE and STS-B, three seeds each:
   variants, as in `augmented.py`;
 - `int8`: the students of `long`, exported and scored as shipped.
 
-`joint.py` adds students that learn everything in one sum, and what they keep of their teachers.
-
     python benchmarks/augment_rows.py --output-dir augmented
     python benchmarks/desk.py --general students/general --augmented augmented --jobs 2
     python benchmarks/desk.py --ship    # export and time what was learnt; nothing else may run beside it
@@ -28,6 +26,7 @@ import argparse
 import json
 import os
 import shlex
+import statistics
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -82,6 +81,8 @@ def main() -> None:
             results |= dict(zip(missing, made, strict=True))
     else:
         results |= ship(results, options)
+        results["kept_of_teacher_percent"] = kept(results, "int8")
+        print("kept_of_teacher_percent", results["kept_of_teacher_percent"], file=sys.stderr)
     RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=2) + "\n", "utf-8")
     show_means(results, [f"{task}-{way}" for task in TASKS for way in (*ways, "int8")])
     print(json.dumps(results))
@@ -90,6 +91,18 @@ def main() -> None:
 def shipped_way(task: str) -> str:
     """The way whose students are exported."""
     return "cut" if (task, "long") in LEFT_OUT else "long"
+
+
+def kept(results: dict[str, Any], way: str) -> float:
+    """How much of the teachers' average over tasks the students' average is, in percent."""
+    teachers, students = [], []
+    for task in TASKS:
+        first = results[f"{task}-{shipped_way(task)}-1"]
+        metric = next(iter(first["scores"]))
+        runs = [run for name, run in results.items() if name.startswith(f"{task}-{way}-")]
+        teachers.append(first["teacher"][metric])
+        students.append(statistics.mean(run["scores"][metric]["value"] for run in runs))
+    return round(100 * sum(students) / sum(teachers), 1)
 
 
 def made_before(task: str, way: str, seed: int) -> dict[str, Any] | None:
