@@ -115,8 +115,6 @@ DESK_WAYS = {
     "long": ("TinyBERT4, cut, 600 + 300 steps", 2),
     "augmented": ("the same on augmented rows (RTE 200 + 200 steps)", 2),
     "int8": ("TinyBERT4, cut, **int8**, 600 + 300 steps (RTE 200 + 200)", 4),
-    "joint": ("TinyBERT4, cut, everything in one sum, 400 to 2,000 steps", 2),
-    "joint-int8": ("the same, **int8**", 4),
 }
 
 
@@ -134,10 +132,10 @@ def desk_table(results: dict) -> str:
     ]
     names = list(speed["models"])
 
-    def line(name: str, scores: dict[str, float | None], timed: int, of: dict[str, float]) -> str:
+    def line(name: str, scores: dict[str, float | None], timed: int) -> str:
         known = [task for task in DESK_TASKS if scores[task] is not None]
         cells = [f"{scores[task]:.3f}" if task in known else "–" for task in DESK_TASKS]
-        share = sum(scores[task] for task in known) / sum(of[task] for task in known)
+        share = sum(scores[task] for task in known) / sum(teachers[task] for task in known)
         cells.append(
             f"{statistics.mean(scores[task] for task in known):.3f}" if cells.count("–") == 0 else "–"
         )
@@ -150,17 +148,11 @@ def desk_table(results: dict) -> str:
         ]
         return f"| {name} | {' | '.join(cells)} | {times[1]:.1f} ms | {times[32]:.0f} ms |"
 
-    lines.append(line("teacher, 12 layers of 384", teachers, 0, teachers))
+    lines.append(line("teacher, 12 layers of 384", teachers, 0))
     for way, (name, timed) in DESK_WAYS.items():
-        runs = {task: _seeds_of(results, f"{task}-{way}") for task in DESK_TASKS}
+        runs = {task: _runs(results, f"{task}-{way}-") for task in DESK_TASKS}
         scores = {task: _mean(found, metrics[task]) if found else None for task, found in runs.items()}
-        # The students of `joint` had teachers of their own, made by the same recipes on another machine.
-        own = {
-            task: statistics.mean(run["teacher"][metrics[task]] for run in found)
-            for task, found in runs.items()
-            if found and "teacher" in found[0]
-        }
-        lines.append(line(name, scores, timed, teachers | own))
+        lines.append(line(name, scores, timed))
     return "\n".join(lines) + "\n"
 
 
@@ -169,7 +161,7 @@ def desk_seeds_table(results: dict) -> str:
     lines = ["| task | way | metric | mean (95 % of a run): seeds |", "|---|---|---|---|"]
     for task in DESK_TASKS:
         for way, (name, _) in DESK_WAYS.items():
-            runs = _seeds_of(results, f"{task}-{way}")
+            runs = _runs(results, f"{task}-{way}-")
             for metric in runs[0]["scores"] if runs else ():
                 lines.append(f"| {NAMES[task]} | {name} | {metric} | {_seeds(runs, metric)} |")
     return "\n".join(lines) + "\n"
@@ -179,7 +171,7 @@ def desk_commands(results: dict) -> str:
     """The command behind each row, of MRPC's first seed."""
     lines = []
     for way, (name, _) in DESK_WAYS.items():
-        run = _seeds_of(results, f"mrpc-{way}")[0]
+        run = _runs(results, f"mrpc-{way}-")[0]
         lines.append(f"- {name.replace('**', '')}: `{run['command']}`")
     return "\n".join(lines) + "\n"
 
@@ -273,11 +265,6 @@ def patient_table(results: dict) -> str:
 
 def _runs(results: dict, prefix: str) -> list[dict]:
     return [record for name, record in sorted(results.items()) if name.startswith(prefix)]
-
-
-def _seeds_of(results: dict, name: str) -> list[dict]:
-    """The runs of a way on a task, one for each seed."""
-    return [record for key, record in sorted(results.items()) if re.fullmatch(rf"{name}-\d+", key)]
 
 
 def _mean(runs: list[dict], metric: str) -> float:
