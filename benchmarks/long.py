@@ -53,7 +53,7 @@ def main() -> None:
         os.environ["UNDERSTUDY_CACHE"] = str(folder / "cache")
         in_new_process(prepare, folder)
         for part in options.parts:
-            count = COUNTS[part] // 100 if options.quick else COUNTS[part]
+            count = max(READINGS, COUNTS[part] // 100) if options.quick else COUNTS[part]
             readings = in_new_process(PARTS[part], folder, count)
             results[part] = {
                 "count": count,
