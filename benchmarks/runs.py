@@ -124,7 +124,8 @@ def record(result: dict[str, Any], command: list[str]) -> dict[str, Any]:
 
 def git_commit() -> str:
     command = ["git", "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    here = Path(__file__).parent
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=here).stdout.strip()
 
 
 def machine() -> str:
