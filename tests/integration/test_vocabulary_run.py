@@ -77,6 +77,16 @@ def test_a_saved_student_is_made_smaller(teacher: Path, encoder: Path, tmp_path:
     # It has learnt nothing new, and reads the rows with the same tokens: its answers are the same.
     assert small.content["parameters"]["student"] < whole.content["parameters"]["student"]
     assert small.scores["dev"] == pytest.approx(whole.scores["dev"])
+    # So are its projections, if it has any.
+    after = understudy.distill(
+        teacher,
+        student=tmp_path / "whole" / "intermediate" / "student",
+        output_dir=tmp_path / "after",
+        settings=settings | {"prediction.training.max_steps": 1},
+    )
+    losses = {name: one["last"] for name, one in whole.content["stages"]["intermediate"]["held_out"].items()}
+    found = after.content["stages"]["intermediate"]["held_out"]
+    assert {name: one["first"] for name, one in found.items()} == pytest.approx(losses, rel=1e-4)
     # An encoder without a head gets one.
     headless = understudy.distill(
         teacher, student=encoder, output_dir=tmp_path / "headless", settings=settings

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 from numpy.typing import NDArray
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from understudy.artifacts.card import describe_vocabulary
 from understudy.data.kind import RowKind
@@ -18,7 +18,7 @@ from understudy.data.sources import Source
 from understudy.data.unlabelled import unlabelled_source
 from understudy.distillation.rows import Prepared
 from understudy.errors import RecipeError
-from understudy.models.pretrained import has_head_for, load_config, load_encoder, load_model, load_tokenizer
+from understudy.models.pretrained import load_model, load_tokenizer
 from understudy.models.settings import VocabularySettings
 from understudy.models.student import check_vocabulary
 from understudy.models.vocabulary import kept_ids, trim_model, trim_tokenizer
@@ -50,10 +50,10 @@ class Vocabulary:
 
 
 def with_vocabulary(recipe: Recipe, prepared: Prepared) -> tuple[Recipe, Vocabulary | None]:
-    """Return the recipe with its models in the student's vocabulary, and the vocabulary; None for the whole.
+    """Return the recipe with its teacher in the student's vocabulary, and the vocabulary; None for the whole.
 
-    The teacher, and the saved student to start from if there is one, are written to the cache with the
-    embeddings of the kept tokens only. So teacher and student read the same tokens.
+    The teacher is saved in the cache with the embeddings of the kept tokens only. So teacher and student read
+    the same tokens. A saved student is given them when it is loaded.
 
     Args:
         prepared: the recipe's rows in the teacher's own vocabulary.
@@ -62,23 +62,14 @@ def with_vocabulary(recipe: Recipe, prepared: Prepared) -> tuple[Recipe, Vocabul
     if settings is None:
         return recipe, None
     assert recipe.teacher is not None  # the recipe was checked
+    if recipe.student.model is not None:
+        check_vocabulary(recipe.student.model, recipe.teacher)
     vocabulary = choose_vocabulary(settings, prepared, recipe)
     logger.info(describe_vocabulary(vocabulary.content))
-    tokenizer = trim_tokenizer(load_tokenizer(recipe.teacher), vocabulary.kept)
-
-    def trimmed(model: PreTrainedModel) -> str | None:
-        trim_model(model, vocabulary.kept)
-        return model_path(model, tokenizer)
-
-    task, labels = prepared.task, prepared.data.labels
-    student = recipe.student
-    if student.model is not None:
-        check_vocabulary(student.model, recipe.teacher)
-        has_head = has_head_for(load_config(student.model), task)
-        start = load_model(student.model, task, labels, fine_tuned=True) if has_head else None
-        student = student.model_copy(update={"model": trimmed(start or load_encoder(student.model))})
-    teacher = trimmed(load_model(recipe.teacher, task, labels, fine_tuned=True))
-    return recipe.model_copy(update={"teacher": teacher, "student": student}), vocabulary
+    teacher = load_model(recipe.teacher, prepared.task, prepared.data.labels, fine_tuned=True)
+    trim_model(teacher, vocabulary.kept)
+    path = model_path(teacher, trim_tokenizer(load_tokenizer(recipe.teacher), vocabulary.kept))
+    return recipe.model_copy(update={"teacher": path}), vocabulary
 
 
 def choose_vocabulary(settings: VocabularySettings, prepared: Prepared, recipe: Recipe) -> Vocabulary:

@@ -30,6 +30,7 @@ from understudy.models.pretrained import (
     set_dropout,
 )
 from understudy.models.settings import SHAPES, StudentSettings, check_start, parse_shape
+from understudy.models.vocabulary import trim_model
 
 
 def load_student(
@@ -57,12 +58,16 @@ def load_student(
     check_start(settings)
     teacher_config = load_config(teacher)
     if settings.model is not None:
-        check_vocabulary(settings.model, teacher)
+        if settings.vocabulary is None:
+            check_vocabulary(settings.model, teacher)
         options: dict[str, Any] = {"dropout": dropout, "attention": attention}
         if task is None:
             return load_encoder(settings.model, **options), None
         options["teacher_config"] = teacher_config
-        return load_model(settings.model, task, labels, fine_tuned=False, **options), None
+        saved = load_model(settings.model, task, labels, fine_tuned=False, **options)
+        if settings.vocabulary is not None:
+            trim_model(saved, _ids_of_tokens(settings.model, teacher))
+        return saved, None
     config = base_config(settings, teacher)
     if task is not None:
         task.kind.configure(config, labels, teacher_config)
@@ -158,6 +163,12 @@ def _resized(teacher_config: Any, sizes: Mapping[str, int]) -> Any:
     if "embedding_size" in values and values["embedding_size"] >= teacher_config.hidden_size:
         values["embedding_size"] = sizes["hidden_size"]
     return type(teacher_config)(**values)
+
+
+def _ids_of_tokens(model: str, teacher: str) -> list[int]:
+    """Return the ids of a teacher's tokens in the larger vocabulary of a model, in the teacher's order."""
+    ids, tokens = load_tokenizer(model).get_vocab(), load_tokenizer(teacher).get_vocab()
+    return [ids[token] for token in sorted(tokens, key=lambda token: tokens[token])]
 
 
 def check_vocabulary(model: str, teacher: str) -> None:
