@@ -64,8 +64,8 @@ def main() -> None:
                 "machine": machine(),
             }
             print(part, json.dumps(results[part]), file=sys.stderr)
-    if not options.quick:
-        RESULTS.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
+            if not options.quick:
+                RESULTS.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
     print(json.dumps({part: {key: results[part][key] for key in ("growth_mb", "more_open_files")}
                       for part in options.parts}))  # fmt: skip
 
