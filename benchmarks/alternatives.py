@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import time
 from dataclasses import asdict
@@ -30,6 +29,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from published.processes import run_peer
+from published.static import clock
 from runs import git_commit, machine, students_parser
 from tables import NAMES
 from understudy.data.load import load_data
@@ -159,16 +159,6 @@ def ask_artifact(folder: Path, rows: dict[str, Any]) -> dict[str, Any]:
         "megabytes": predictor.artifact.choose("int8").bytes / 1e6,
         "milliseconds": clock(lambda text: predictor([text]), texts),
     }
-
-
-def clock(ask: Any, rows: list[Any], count: int = 60) -> float:
-    """Median CPU milliseconds of one row, over some rows."""
-    times = []
-    for row in rows[:count]:
-        before = time.process_time()
-        ask(row)
-        times.append(1000 * (time.process_time() - before))
-    return statistics.median(times)
 
 
 def score(task: str, predictions: list[Any], labels: list[Any]) -> dict[str, Any]:

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -28,6 +26,7 @@ import sklearn.metrics
 from numpy.typing import NDArray
 
 from desk import SHORT_STEPS
+from published.static import clock
 from runs import students_parser, tinybert_student
 from understudy.evaluation.bootstrap import estimate, estimate_difference
 from understudy.predictor import Predictor
@@ -118,23 +117,13 @@ def judge(
     metric = f1 if task == "mrpc" else accuracy
     figures: dict[str, Any] = {
         "megabytes": round(predictor.artifact.choose(form).bytes / 1e6, 2),
-        "milliseconds": round(milliseconds(predictor, texts), 2),
+        "milliseconds": round(clock(predictor, texts), 2),
         "score": asdict(estimate(metric, outcomes)),
     }
     if base is not None:
         difference = estimate_difference(metric, outcomes, base)
         figures |= {"points": round(100 * difference.value, 2), "difference": asdict(difference)}
     return figures, outcomes
-
-
-def milliseconds(predictor: Predictor, texts: list[Any]) -> float:
-    """Return the median time of a call with one text, of a hundred."""
-    times = []
-    for text in texts[:100]:
-        before = time.perf_counter()
-        predictor(text)
-        times.append(1e3 * (time.perf_counter() - before))
-    return statistics.median(times)
 
 
 def f1(outcomes: NDArray[np.float64]) -> float:
