@@ -89,7 +89,8 @@ def test_thresholds_of_labels_count(encoder: Path, tmp_path: Path) -> None:
     artifact = tmp_path / "artifact"
     understudy.export(model, output_dir=artifact, speed=False, int8=False)
     content = json.loads((artifact / ARTIFACT).read_text())
-    content["thresholds"] = {name: (0.999, 0.001)[place % 2] for place, name in enumerate(content["labels"])}
+    thresholds = {name: (0.999, 0.001)[place % 2] for place, name in enumerate(content["labels"])}
+    content["thresholds"] = dict(reversed(thresholds.items()))  # named, in whatever order
     content["temperature"] = 2.0
     (artifact / ARTIFACT).write_text(json.dumps(content))
     file = EXAMPLES["multi-label"].write(tmp_path)

@@ -79,7 +79,7 @@ def _open_artifact(folder: Path, form: str | None, run: Recipe, data: TaskData) 
     tokenizer = load_tokenizer(str(folder))
     session = open_model(folder, artifact, artifact.choose(form), threads=None)
     # Scores take a label from a probability of one half; its own threshold is moved there.
-    thresholds = (artifact.thresholds or {}).values()
+    thresholds = [artifact.thresholds[name] for name in artifact.labels or ()] if artifact.thresholds else []
     shift = np.array([artifact.temperature * math.log(one / (1 - one)) for one in thresholds], np.float32)
 
     def logits(rows: Dataset) -> Logits:
