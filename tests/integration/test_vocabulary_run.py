@@ -10,7 +10,8 @@ from teaching import train_teacher
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
 import understudy
-from understudy.errors import RecipeError
+from small_models import make_tokenizer, write_encoder
+from understudy.errors import ModelError, RecipeError
 
 STEPS: dict[str, Any] = {
     f"{stage}.training.{name}": value
@@ -92,6 +93,17 @@ def test_a_saved_student_is_made_smaller(teacher: Path, encoder: Path, tmp_path:
         teacher, student=encoder, output_dir=tmp_path / "headless", settings=settings
     )
     assert headless.content["vocabulary"] == small.content["vocabulary"]
+
+
+def test_a_saved_student_with_other_tokens_is_refused(teacher: Path, tmp_path: Path) -> None:
+    write_encoder(tmp_path / "other", make_tokenizer(["other", "words"]))
+    with pytest.raises(ModelError, match="must share one tokenizer"):
+        understudy.distill(
+            teacher,
+            student=tmp_path / "other",
+            output_dir=tmp_path / "out",
+            settings=STEPS | {"student.vocabulary.min_count": 1},
+        )
 
 
 def test_a_size_keeps_the_most_frequent(teacher: Path, tmp_path: Path) -> None:

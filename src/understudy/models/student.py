@@ -168,6 +168,8 @@ def _resized(teacher_config: Any, sizes: Mapping[str, int]) -> Any:
 def _ids_of_tokens(model: str, teacher: str) -> list[int]:
     """Return the ids of a teacher's tokens in the larger vocabulary of a model, in the teacher's order."""
     ids, tokens = load_tokenizer(model).get_vocab(), load_tokenizer(teacher).get_vocab()
+    if not tokens.keys() <= ids.keys():
+        check_vocabulary(model, teacher)
     return [ids[token] for token in sorted(tokens, key=lambda token: tokens[token])]
 
 
