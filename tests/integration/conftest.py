@@ -23,7 +23,12 @@ def artifacts(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     for kind in EXAMPLES:
         folder = tmp_path_factory.mktemp(kind)
         model = fine_tune(encoder, kind, folder, steps=3)
-        options = {"int8": False, "int4": kind == "classification", "tolerance": 100.0, "speed": False}
+        options = {
+            "int8": False,
+            "int4": "all" if kind == "classification" else None,
+            "tolerance": 100.0,
+            "speed": False,
+        }
         understudy.export(model, output_dir=folder / "artifact", **options)  # type: ignore[arg-type]
         made[kind] = folder / "artifact"
     made["embedding"] = _embeddings(encoder, tmp_path_factory.mktemp("embedding"))

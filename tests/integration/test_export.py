@@ -32,8 +32,8 @@ from transformers import (
 from typer.testing import CliRunner
 
 import understudy
-from understudy.artifacts.int8 import parts_of, quantize
 from understudy.artifacts.onnx import export_onnx
+from understudy.artifacts.quantize import Int4, parts_of, quantize
 from understudy.artifacts.session import open_file
 from understudy.cli.app import app
 from understudy.data.load import load_data
@@ -115,7 +115,7 @@ def test_every_kind_and_every_family(
     model = fine_tune(encoder, kind, tmp_path, steps=EXAMPLES[kind].steps if family == "bert" else 5)
     # One that has learnt nothing yet may lose anything.
     tolerance = 0.5 if family == "bert" else 100.0
-    given: dict[str, Any] = {"tolerance": tolerance, "int4": True, "speed": False}
+    given: dict[str, Any] = {"tolerance": tolerance, "int4": "all", "speed": False}
     content = understudy.export(model, output_dir=tmp_path / "out", **given).content
     assert content["details"]["gate"]["fp32"]["max_difference"] < 1e-4
     assert content["details"]["gate"]["int8"]["tried"][-1]["points_lost"] <= tolerance
@@ -128,9 +128,7 @@ def test_every_kind_and_every_family(
     assert {"embeddings", "head"} <= set(parts)
 
 
-def test_embeddings_of_4_bits_are_smaller_and_close(
-    tokenizer: PreTrainedTokenizerFast, tmp_path: Path
-) -> None:
+def test_weights_of_4_bits_are_smaller_and_close(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
     config = BertConfig(
         vocab_size=4_000, hidden_size=96, num_hidden_layers=2, num_attention_heads=4, intermediate_size=192
     )
@@ -142,16 +140,20 @@ def test_embeddings_of_4_bits_are_smaller_and_close(
     ids = torch.randint(5, 4_000, (8, 20)).numpy()
     arrays = dict(zip(names, (ids, np.ones_like(ids), np.zeros_like(ids)), strict=True))
     logits, sizes = {}, {}
-    for bits in (4, 8):
-        file = tmp_path / f"{bits}.onnx"
-        quantize(tmp_path / "fp32.onnx", file, embedding_bits=bits)  # type: ignore[arg-type]
-        (logits[bits],) = open_file(file, "onnxruntime", names, ("logits",), threads=1)(arrays)
-        sizes[bits] = file.stat().st_size
+    forms: tuple[Int4 | None, ...] = (None, "embeddings", "all")
+    for form in forms:
+        file = tmp_path / f"{form}.onnx"
+        quantize(tmp_path / "fp32.onnx", file, int4=form)
+        (logits[form],) = open_file(file, "onnxruntime", names, ("logits",), threads=1)(arrays)
+        sizes[form] = file.stat().st_size
     assert logging.getLogger().handlers == handlers
     # 5 bits for each number of an embedding, with scales and zero points, instead of 8.
-    assert sizes[8] - sizes[4] > 0.3 * 4_000 * 96
+    assert sizes[None] - sizes["embeddings"] > 0.3 * 4_000 * 96
+    # And for each weight of two layers: four products of 96 × 96 and two of 96 × 192.
+    assert sizes["embeddings"] - sizes["all"] > 0.3 * 2 * (4 * 96 * 96 + 2 * 96 * 192)
     (exact,) = open_file(tmp_path / "fp32.onnx", "onnxruntime", names, ("logits",), threads=1)(arrays)
-    assert np.abs(logits[4] - exact).max() < 0.1 * np.abs(exact).max()
+    assert np.abs(logits["embeddings"] - exact).max() < 0.1 * np.abs(exact).max()
+    assert np.abs(logits["all"] - exact).max() < 0.2 * np.abs(exact).max()
 
 
 def test_probabilities_are_torchs_and_batches_do_not_matter(shipped: tuple[Path, Path]) -> None:

@@ -51,7 +51,7 @@ def settings() -> dict[str, Any]:
         "prediction.search": None,
         "data.max_length": 32,
         "export.tolerance": 100.0,
-        "export.int4": True,
+        "export.int4": "embeddings",
     }
 
 

@@ -107,7 +107,7 @@ def test_every_kind_answers_as_its_predictor(
     assert asked[kind]["errors"] == []
 
 
-def test_embeddings_of_4_bits_run_in_a_browser(
+def test_weights_of_4_bits_run_in_a_browser(
     artifacts: dict[str, Path], rows: dict[str, Any], asked: dict[str, Any]
 ) -> None:
     predict = Predictor(artifacts["classification"], model="int4", threads=1)

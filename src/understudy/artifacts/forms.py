@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from understudy.artifacts.artifact import ExportedModel
 from understudy.artifacts.gate import describe_loss, loses_too_much, quantize_less
-from understudy.artifacts.int8 import EMBEDDINGS, parts_of, quantize
 from understudy.artifacts.onnx import export_onnx
+from understudy.artifacts.quantize import EMBEDDINGS, Int4, parts_of, quantize
 from understudy.artifacts.session import Session, open_file
 from understudy.data.encode import Collator
 from understudy.data.kind import Kind
@@ -138,21 +138,21 @@ class FormMaker:
 
     def int8(self) -> None:
         """Quantise weights to 8 bits, all of them or as many as keep the score."""
-        self._quantize("int8", self.folder / INT8, embedding_bits=8)
+        self._quantize("int8", self.folder / INT8, None)
 
-    def int4(self) -> None:
-        """Quantise embeddings to 4 bits and all other weights to 8."""
-        self._quantize("int4", self.folder / INT4, embedding_bits=4)
+    def int4(self, weights: Int4) -> None:
+        """Quantise embeddings to 4 bits, and the layers to 4 or 8."""
+        self._quantize("int4", self.folder / INT4, weights)
 
-    def _quantize(self, name: str, target: Path, *, embedding_bits: Literal[4, 8]) -> None:
+    def _quantize(self, name: str, target: Path, int4: Int4 | None) -> None:
         source = self.folder / FP32
 
         def make(keep: Sequence[str]) -> Path:
-            quantize(source, target, keep=keep, embedding_bits=embedding_bits)
+            quantize(source, target, keep=keep, int4=int4)
             return target
 
         # With embeddings in fp32, int4 would be larger than int8.
-        parts = [part for part in parts_of(source) if embedding_bits == 8 or part != EMBEDDINGS]
+        parts = [part for part in parts_of(source) if int4 is None or part != EMBEDDINGS]
         self._gate(name, "onnxruntime", parts, make, [target])
 
     def openvino(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from understudy.artifacts.int8 import HEAD, parts_of
+from understudy.artifacts.quantize import HEAD, parts_of
 from understudy.artifacts.session import Arrays
 from understudy.errors import RecipeError
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -31,8 +31,9 @@ def export_command(
     ] = 0.5,
     int8: Annotated[bool, typer.Option("--int8/--no-int8", metavar="", help="Quantise to int8.")] = True,
     int4: Annotated[
-        bool, typer.Option("--int4", metavar="", help="Write a smaller file too: embeddings of 4 bits.")
-    ] = False,
+        Literal["embeddings", "all"] | None,
+        typer.Option("--int4", help="Write a smaller file too, with weights of 4 bits.", show_default=False),
+    ] = None,
     openvino: Annotated[
         bool, typer.Option("--openvino", metavar="", help="Write int8 for OpenVINO too (extra `openvino`).")
     ] = False,

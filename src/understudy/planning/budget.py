@@ -25,8 +25,8 @@ from scipy.optimize import nnls
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from understudy.artifacts.int8 import quantize
 from understudy.artifacts.onnx import export_onnx, input_names
+from understudy.artifacts.quantize import quantize
 from understudy.data.load import cache_folder, load_data
 from understudy.data.sources import dev_splits
 from understudy.errors import RecipeError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -36,8 +36,8 @@ class ExportSettings(BaseModel):
 
     tolerance: Annotated[float, Field(ge=0.0)] = 0.5
     """How many points of the first metric int8 may lose."""
-    int4: bool = False
-    """Also write a form whose embeddings have 4 bits."""
+    int4: Literal["embeddings", "all"] | None = None
+    """Also write a form with weights of 4 bits: those of the embeddings, or all."""
     openvino: bool = False
     """Also write int8 for OpenVINO; needs the extra `openvino`."""
     teacher_int8: bool = True

@@ -15,6 +15,7 @@ from understudy.artifacts.artifact import CARD, Artifact, refuse_artifact, write
 from understudy.artifacts.card import write_card
 from understudy.artifacts.forms import ExportSubject, FormMaker
 from understudy.artifacts.onnx import OPSET
+from understudy.artifacts.quantize import Int4
 from understudy.distillation.agreement import labels_from
 from understudy.evaluation.score import score_content
 from understudy.files import hash_file
@@ -46,7 +47,7 @@ def export(
     settings: Sequence[str] | Mapping[str, Any] = (),
     tolerance: float = 0.5,
     int8: bool = True,
-    int4: bool = False,
+    int4: Int4 | None = None,
     openvino: bool = False,
     speed: bool = True,
     overwrite: bool = False,
@@ -59,7 +60,8 @@ def export(
     Args:
         student: a folder or a hub name. A folder written by `distill` or `finetune` knows its task and data.
         tolerance: how many points of the first metric a quantised form may lose on a development set.
-        int4: also write a form whose embeddings have 4 bits: smaller, and a little slower.
+        int4: also write a form with weights of 4 bits: those of the `embeddings`, a little slower than
+            int8, or `all`: the smallest file, and slower than fp32.
         openvino: also write int8 for OpenVINO, calibrated on training rows; needs the extra `openvino`.
         speed: time the forms against torch, for the model card.
         output_dir: gets the artifact.
@@ -88,7 +90,7 @@ def export(
             if int8:
                 maker.int8()
             if int4:
-                maker.int4()
+                maker.int4(int4)
             if openvino:
                 maker.openvino()
             artifact = _describe(subject, run, maker)

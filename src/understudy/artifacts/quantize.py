@@ -1,6 +1,7 @@
-"""Quantise an ONNX file's weights to 8 bits, by parts: the embeddings, each layer, the head.
+"""Quantise an ONNX file's weights to 8 or 4 bits, by parts: the embeddings, each layer, the head.
 
-The embeddings can have 4 bits instead. They are most of a small student, and are looked up, not multiplied.
+Embeddings are most of a small student, and 4 bits hardly slow down looking them up. Products with weights of
+4 bits are slower than those of 8.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from understudy.models.families import stack_names
 _QUANTIZED = ("MatMul", "Gemm", "Gather")
 EMBEDDINGS, HEAD = "embeddings", "head"
 _EMBEDDINGS = re.compile("embeddings|embedding_hidden")  # the latter is ALBERT's
-_BLOCK = 32  # numbers of 4 bits that share a scale
+_BLOCK = {"embeddings": 32, "all": 64}  # weights of 4 bits that share a scale and a zero point
+_INT8_ACTIVATIONS = 4  # ONNX Runtime's "accuracy level" of products with weights of 4 bits
+
+Int4 = Literal["embeddings", "all"]
+"""The weights that get 4 bits: the embeddings alone, or those of the layers as well."""
 
 
 def parts_of(file: Path) -> dict[str, list[str]]:
@@ -48,17 +53,19 @@ def _part(node: Any) -> str:
     return EMBEDDINGS if _EMBEDDINGS.search(scopes) else HEAD
 
 
-def quantize(
-    source: Path, target: Path, *, keep: Collection[str] = (), embedding_bits: Literal[4, 8] = 8
-) -> None:
-    """Quantise an ONNX file's weights; activations are quantised dynamically, tensor by tensor.
+def quantize(source: Path, target: Path, *, keep: Collection[str] = (), int4: Int4 | None = None) -> None:
+    """Quantise an ONNX file's weights to 8 bits; activations are quantised dynamically, tensor by tensor.
 
     Args:
         keep: parts to leave in fp32.
-        embedding_bits: with 4, every 32 numbers of an embedding have a scale and a zero point.
+        int4: the weights that get 4 bits instead.
     """
     parts = parts_of(source) if keep else {}  # parts_of reads the whole file
     kept = [name for part, names in parts.items() if part in keep for name in names]
+    # A Gemm is renamed when it becomes a MatMul.
+    excluded = [*kept, *(f"{name}_MatMul" for name in kept)]
+    if int4 == "all":  # but only MatMul can have 4 bits: each Gemm gets 8
+        excluded += [node.name for node in onnx.load(source).graph.node if node.op_type == "MatMul"]
     root = logging.getLogger()
     level = root.level
     root.setLevel(logging.ERROR)  # it recommends preprocessing, which such a graph does not need
@@ -66,29 +73,32 @@ def quantize(
         quantize_dynamic(
             source,
             target,
-            op_types_to_quantize=["MatMul", "Gather"] if embedding_bits == 8 else ["MatMul"],
+            op_types_to_quantize=["MatMul"] if int4 else ["MatMul", "Gather"],
             weight_type=QuantType.QInt8,
             per_channel=True,
             # 7 bits for the weights of products: with 8, the sums overflow on CPUs without VNNI, and a
             # prediction would depend on the machine (docs/decisions/0019-int8-on-every-cpu.md).
             reduce_range=True,
-            # A Gemm is renamed when it becomes a MatMul.
-            nodes_to_exclude=[*kept, *(f"{name}_MatMul" for name in kept)],
+            nodes_to_exclude=excluded,
         )
-        if embedding_bits == 4:
-            _quantize_embeddings(target, kept)
+        if int4:
+            _quantize_to_4_bits(target, int4, kept)
     finally:
         root.setLevel(level)
 
 
-def _quantize_embeddings(file: Path, kept: Collection[str]) -> None:
-    """Quantise the embeddings of an ONNX file to 4 bits, in place."""
+def _quantize_to_4_bits(file: Path, int4: Int4, kept: Collection[str]) -> None:
+    """Quantise the weights of an ONNX file that still are in fp32 to 4 bits, in place."""
     root = logging.getLogger()
     before = list(root.handlers)
     from onnxruntime.quantization import matmul_nbits_quantizer as nbits
 
     root.handlers[:] = before  # the module adds one when it is imported
-    settings = nbits.DefaultWeightOnlyQuantConfig(block_size=_BLOCK, op_types_to_quantize=("Gather",))
+    settings = nbits.DefaultWeightOnlyQuantConfig(
+        block_size=_BLOCK[int4],
+        accuracy_level=_INT8_ACTIVATIONS,
+        op_types_to_quantize=("Gather",) if int4 == "embeddings" else ("Gather", "MatMul"),
+    )
     model = onnx.load(file)
     quantizer = nbits.MatMulNBitsQuantizer(model, algo_config=settings, nodes_to_exclude=list(kept))
     # The zeros of a padding token have a scale of 0, and are divided by it.
