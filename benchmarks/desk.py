@@ -8,16 +8,18 @@ SST-2, CoLA, MRPC, RTE and STS-B, three seeds each:
   200 steps of each stage, as in `starts.py` and `general.py`;
 - `long`, `augmented`: the cut for 600 and 300 steps (RTE 200 and 200), on the training set and on its
   variants, as in `augmented.py`;
-- `int8`: the students of `long`, exported and scored as shipped.
+- `six`: 6 layers of 384 (23M) cut from the teacher, 600 and 300 steps (MRPC and RTE 200 and 200);
+- `int8`, `six-int8`: the students of `long` and `six`, exported and scored as shipped.
 
     python benchmarks/augment_rows.py --output-dir augmented
     python benchmarks/desk.py --general students/general --augmented augmented --jobs 2
-    python benchmarks/desk.py --ship    # export and time what was learnt; nothing else may run beside it
+    python benchmarks/desk.py --ship    # export what was learnt
+    python benchmarks/desk.py --time    # time it; nothing else may run beside it
 
 Runs that the other scripts have made are taken from their results; those in the output folder are not made
-again, so the script can be stopped and run again. Not every task has the long ways (see LEFT_OUT); what has
-none is shipped as the cut of 200 + 200 steps. `--quick` makes a few steps of each way on MRPC and writes no
-results.
+again, so the script can be stopped and run again. `--tasks`, `--ways` and `--seeds` choose a part. Not every
+task has the long ways (see LEFT_OUT); what has none is shipped as the cut of 200 + 200 steps. `--quick` makes
+a few steps of each way on MRPC and writes no results.
 """
 
 from __future__ import annotations
@@ -41,9 +43,12 @@ TASKS, SEEDS = ("sst2", "cola", "mrpc", "rte", "stsb"), (1, 2, 3)
 PATIENT = ("labels", "soft-labels", "pkd-skip")
 STARTS = ("random", "cut", "general")
 LONG = ("long", "augmented")
+SIX = "six"
+WAYS = (*PATIENT, *STARTS, *LONG, SIX)
 SHORT_STEPS = {"intermediate": 200, "prediction": 200}
 LONG_STEPS = {"intermediate": 600, "prediction": 300}
 LEFT_OUT = {("rte", "long")}  # its steps take five times as long as CoLA's
+SHORT = {("rte", "augmented"), ("rte", SIX), ("mrpc", SIX)}
 
 
 def main() -> None:
@@ -54,52 +59,60 @@ def main() -> None:
     parser.add_argument(
         "--jobs", type=int, default=1, help="runs side by side, each with its share of the cores"
     )
-    parser.add_argument("--ship", action="store_true", help="export and time the students of `long`")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
+    parser.add_argument("--ship", action="store_true", help="export and score the students that are shipped")
+    parser.add_argument("--time", action="store_true", help="time one student of each kind")
     options = parser.parse_args()
     # Each run is a process of its own, which reads this.
     os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // options.jobs))
-    ways = (*PATIENT, *STARTS, *LONG)
     if options.quick:
         options.output_dir /= "quick"  # so that no real run takes them for its own
-        print(json.dumps({way: learn("mrpc", way, 1, options)["scores"] for way in ways}))
+        print(json.dumps({way: learn("mrpc", way, 1, options)["scores"] for way in options.ways}))
         return
     results = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
     runs = {
         f"{task}-{way}-{seed}": (task, way, seed)
-        for few in ((*PATIENT, *STARTS), LONG)  # the long ones come last
-        for seed in SEEDS
-        for way in few
-        for task in TASKS
+        for seed in options.seeds
+        for way in options.ways
+        for task in options.tasks
         if (task, way) not in LEFT_OUT
     }
     results |= {name: found for name, run in runs.items() if (found := made_before(*run)) is not None}
     results |= {name: found for name, run in runs.items() if (found := made_here(*run, options)) is not None}
-    if not options.ship:
+    if options.ship:
+        results |= ship(results, options)
+    elif options.time:
+        results["speed"] = time_models(options)
+    else:
         missing = {name: run for name, run in runs.items() if name not in results}
         with ThreadPoolExecutor(options.jobs) as pool:
             made = pool.map(lambda run: learn(*run, options), missing.values())
             results |= dict(zip(missing, made, strict=True))
-    else:
-        results |= ship(results, options)
-        results["kept_of_teacher_percent"] = kept(results, "int8")
-        print("kept_of_teacher_percent", results["kept_of_teacher_percent"], file=sys.stderr)
+    for name, shipped in (("kept_of_teacher_percent", "int8"), ("kept_of_teacher_percent_6", f"{SIX}-int8")):
+        if all(f"{task}-{shipped}-1" in results for task in TASKS):
+            results[name] = kept(results, shipped)
+            print(name, results[name], file=sys.stderr)
     RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=2) + "\n", "utf-8")
-    show_means(results, [f"{task}-{way}" for task in TASKS for way in (*ways, "int8")])
+    show_means(results, [f"{task}-{way}" for task in TASKS for way in (*WAYS, "int8", f"{SIX}-int8")])
     print(json.dumps(results))
 
 
-def shipped_way(task: str) -> str:
-    """The way whose students are exported."""
+def shipped_way(task: str, shipped: str) -> str:
+    """The way whose students are exported as `int8` or `six-int8`."""
+    if shipped == f"{SIX}-int8":
+        return SIX
     return "cut" if (task, "long") in LEFT_OUT else "long"
 
 
-def kept(results: dict[str, Any], way: str) -> float:
+def kept(results: dict[str, Any], shipped: str) -> float:
     """How much of the teachers' average over tasks the students' average is, in percent."""
     teachers, students = [], []
     for task in TASKS:
-        first = results[f"{task}-{shipped_way(task)}-1"]
+        first = results[f"{task}-{shipped_way(task, shipped)}-1"]
         metric = next(iter(first["scores"]))
-        runs = [run for name, run in results.items() if name.startswith(f"{task}-{way}-")]
+        runs = [run for name, run in results.items() if name.startswith(f"{task}-{shipped}-")]
         teachers.append(first["teacher"][metric])
         students.append(statistics.mean(run["scores"][metric]["value"] for run in runs))
     return round(100 * sum(students) / sum(teachers), 1)
@@ -113,7 +126,7 @@ def made_before(task: str, way: str, seed: int) -> dict[str, Any] | None:
         "long": (f"{task}-plain-{seed}", ["augmented"]),
         "augmented": (f"{task}-augmented-{seed}", ["augmented"]),
     }
-    name, files = names[way]
+    name, files = names.get(way, ("", []))
     for file in files:
         results = json.loads(RESULTS.with_name(f"{file}.json").read_text("utf-8"))
         if name in results:
@@ -141,47 +154,60 @@ def learn(task: str, way: str, seed: int, options: argparse.Namespace) -> dict[s
         settings["student"] = {"model": str(options.general / "student")}
     elif way == "augmented":
         settings["data.augmented"] = str(options.augmented / task)
-    steps = LONG_STEPS if way in LONG and (task, "long") not in LEFT_OUT else SHORT_STEPS
+    elif way == SIX:
+        settings["student"] = {"shape": "6l-384d", "init": "cut"}
+        settings["intermediate.training.learning_rate"] = 5e-4  # it begins nearer to its teacher
+    steps = LONG_STEPS if way in (*LONG, SIX) and (task, way) not in SHORT else SHORT_STEPS
     return tinybert_student(task, f"{RESULTS.stem}-{task}-{way}-{seed}", settings, steps, options)
 
 
 def ship(results: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
-    """The students that were learnt in int8 with their scores, and the time of each kind of model."""
+    """The students that were learnt, in int8 with their scores."""
     records: dict[str, Any] = {}
-    for seed in SEEDS:
-        for task in TASKS:
-            way = shipped_way(task)
-            if f"{task}-{way}-{seed}" not in results:
-                continue
-            student = options.output_dir / f"{RESULTS.stem}-{task}-{way}-{seed}"
-            if not (student / "student").exists():
-                learn(task, way, seed, options)
-            artifact = options.artifacts / f"{task}-{seed}"
-            command = ["understudy", "export", str(student), "--output-dir", str(artifact), "--no-speed"]
-            if not artifact.exists():
-                print(shlex.join(command), file=sys.stderr)
-                subprocess.run(command, check=True)
-            content = json.loads((artifact / "artifact.json").read_text("utf-8"))
-            records[f"{task}-int8-{seed}"] = {
-                "scores": content["models"]["int8"]["scores"]["dev"],
-                "fp32_scores": content["models"]["fp32"]["scores"]["dev"],
-                "bytes": {name: model["bytes"] for name, model in content["models"].items()},
-                "parameters": content["parameters"],
-                "command": shlex.join(command),
-                "commit": git_commit(),
-                "machine": machine(),
-                "versions": content["details"]["versions"],
-            }
-    # Weights do not change the speed: one task's models stand for all.
+    for shipped in ("int8", f"{SIX}-int8"):
+        for seed in options.seeds:
+            for task in options.tasks:
+                way = shipped_way(task, shipped)
+                if way not in options.ways or f"{task}-{way}-{seed}" not in results:
+                    continue
+                student = options.output_dir / f"{RESULTS.stem}-{task}-{way}-{seed}"
+                if not (student / "student").exists():
+                    learn(task, way, seed, options)
+                artifact = options.artifacts / f"{task}-{shipped}-{seed}"
+                records[f"{task}-{shipped}-{seed}"] = export(student, artifact)
+    return records
+
+
+def export(student: Path, artifact: Path) -> dict[str, Any]:
+    """Export a student, unless that is done; the record of its scores."""
+    command = ["understudy", "export", str(student), "--output-dir", str(artifact), "--no-speed"]
+    if not artifact.exists():
+        print(shlex.join(command), file=sys.stderr)
+        subprocess.run(command, check=True)
+    content = json.loads((artifact / "artifact.json").read_text("utf-8"))
+    return {
+        "scores": content["models"]["int8"]["scores"]["dev"],
+        "fp32_scores": content["models"]["fp32"]["scores"]["dev"],
+        "bytes": {name: model["bytes"] for name, model in content["models"].items()},
+        "parameters": content["parameters"],
+        "command": shlex.join(command),
+        "commit": git_commit(),
+        "machine": machine(),
+        "versions": content["details"]["versions"],
+    }
+
+
+def time_models(options: argparse.Namespace) -> dict[str, Any]:
+    """The time of each kind of model. Weights do not change it: one task's models stand for all."""
     shallow = options.output_dir / "patient-cola-3l-pkd-skip-1"
     if not (shallow / "student").exists():
         learn("cola", "pkd-skip", 1, options)
     models = [options.teachers / "mrpc", shallow, options.output_dir / f"{RESULTS.stem}-mrpc-long-1"]
-    command = ["understudy", "bench", *map(str, models), str(options.artifacts / "mrpc-1")]
+    command = ["understudy", "bench", *map(str, models), str(options.artifacts / "mrpc-int8-1")]
     command += ["--batch", "1,32", "--lengths", "64", "--threads", "1", "--json"]
     print(shlex.join(command), file=sys.stderr)
     timed = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
-    return records | {"speed": timed | {"command": shlex.join(command)}}
+    return dict(timed | {"command": shlex.join(command)})
 
 
 if __name__ == "__main__":
