@@ -11,7 +11,8 @@ import pytest
 from world import World
 
 from understudy import Predictor
-from understudy.errors import ModelError
+from understudy.errors import DataError, ModelError
+from understudy.files import hash_file
 
 
 @pytest.fixture
@@ -52,3 +53,17 @@ def test_a_damaged_file_is_named(file: str, fault: str, artifact: Path) -> None:
         place.write_bytes(changed[fault])
     with pytest.raises(ModelError, match=place.name):
         Predictor(artifact)
+
+
+def test_a_tokenizer_with_an_endless_pattern_stops_nothing(artifact: Path) -> None:
+    file = artifact / "tokenizer.json"
+    content = json.loads(file.read_text("utf-8"))
+    split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    file.write_text(json.dumps(content | {"pre_tokenizer": split}), "utf-8")
+    files = json.loads((artifact / "artifact.json").read_text("utf-8"))["files"]
+    change(artifact, files=files | {"tokenizer.json": hash_file(file)})
+    predict = Predictor(artifact)
+    assert predict("the film was good")["label"]
+    for text in ("a" * 200 + "!", "a" * 20_000 + "!"):
+        with pytest.raises(DataError, match="the tokenizer gave up on a text"):
+            predict(text)

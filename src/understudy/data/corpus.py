@@ -25,6 +25,7 @@ from transformers import PreTrainedTokenizerFast
 
 from understudy.data.blocks import Tokens, fill_blocks, fill_pairs, sentence_ends, split_sentences
 from understudy.data.encode import special_tokens
+from understudy.data.tokens import tokenize
 from understudy.errors import DataError
 from understudy.files import hash_file, write_sealed
 
@@ -92,7 +93,7 @@ class BlockMaker:
         backend.no_padding()
         rest = iter(texts)
         while part := list(islice(rest, _DOCUMENTS_AT_A_TIME)):
-            encodings = backend.encode_batch(part, add_special_tokens=False)
+            encodings = tokenize(backend, part, special_tokens=False)
             for text, encoding in zip(part, encodings, strict=True):
                 token_ends = [end for _, end in encoding.offsets]
                 yield split_sentences(encoding.ids, token_ends, sentence_ends(text))

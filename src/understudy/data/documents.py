@@ -37,7 +37,7 @@ _FORMATS: dict[str, Format] = {
 }
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 # Plain text with longer documents probably has no empty lines between them.
-_LONGEST_DOCUMENT = 100_000_000
+_LONGEST_DOCUMENT = 100_000_000  # bytes
 _LOOKED_AT = 1_000_000  # bytes
 
 
@@ -209,7 +209,8 @@ def _lines(file: Any, piece: Piece) -> Iterator[tuple[int, bytes]]:
     if piece.encoding == "utf-16":
         lines = io.TextIOWrapper(file, piece.encoding, errors="replace", newline="\n")
         try:
-            yield from ((place, line.encode()) for place, line in enumerate(lines))
+            for place, line in enumerate(_bounded_lines(lines, piece)):
+                yield place, line.encode()
         finally:
             lines.detach()  # the file is closed by its owner
         return
@@ -217,11 +218,21 @@ def _lines(file: Any, piece: Piece) -> Iterator[tuple[int, bytes]]:
     if place:
         file.seek(place - 1)
         place += len(file.readline()) - 1  # skip the rest of a line that began before
-    for line in file:
+    for line in _bounded_lines(file, piece):
         if piece.stop is not None and place >= piece.stop:
             return
         yield place, line
         place += len(line)
+
+
+def _bounded_lines(file: Any, piece: Piece) -> Iterator[Any]:
+    """Yield the lines of a file, and refuse one of many GB, which a compressed file of a few MB may hold."""
+    while line := file.readline(_LONGEST_DOCUMENT + 1):
+        if len(line) > _LONGEST_DOCUMENT:
+            raise DataError(
+                f"{piece.file} has a line of more than {_LONGEST_DOCUMENT // 10**6} MB. Split its documents."
+            )
+        yield line
 
 
 def _paragraphs(file: Any, piece: Piece) -> Iterator[str | None]:

@@ -107,7 +107,8 @@ def read_parquet(path: Path) -> Iterator[RawRow]:
     number = 0
     try:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=4096):
+            # A few rows at a time: a small file may hold long texts many times over.
+            for batch in file.iter_batches(batch_size=256):
                 for values in batch.to_pylist():
                     yield RawRow(f"row {number}", values)
                     number += 1

@@ -6,10 +6,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tokenizers import Encoding, Tokenizer
 
-from understudy.errors import RecipeError
+from understudy.errors import DataError, RecipeError
 
 # As in BERT's own script; smaller for short windows, so that a window always has room for context.
 DEFAULT_STRIDE = 128
@@ -18,6 +19,20 @@ MAX_QUESTION_TOKENS = 64
 PAD_TO_MULTIPLE_OF = 4
 # Texts with more characters per token that is kept are shortened first.
 _MANY_CHARACTERS = 16
+
+
+def tokenize(backend: Tokenizer, inputs: Sequence[Any], *, special_tokens: bool = True) -> list[Encoding]:
+    """Tokenise texts, or pairs of them.
+
+    A regular expression of a tokenizer may take too many steps on a text. The library then panics, with an
+    exception that is no `Exception` and would stop a server.
+    """
+    try:
+        return backend.encode_batch(list(inputs), add_special_tokens=special_tokens)
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise DataError(f"the tokenizer gave up on a text: {error}. Change the text or the model.") from None
 
 
 @dataclass(frozen=True)
@@ -88,9 +103,7 @@ class TextReader:
         return self._encode([[first for first, _ in pairs], [second for _, second in pairs]])
 
     def _encode(self, columns: Sequence[Sequence[str]]) -> list[Encoding]:
-        return self.backend.encode_batch(
-            list(columns[0]) if len(columns) == 1 else list(zip(*columns, strict=True))
-        )
+        return tokenize(self.backend, columns[0] if len(columns) == 1 else list(zip(*columns, strict=True)))
 
     def _is_long(self, text: str) -> bool:
         return len(text) > _MANY_CHARACTERS * self.max_length
@@ -119,7 +132,7 @@ class TextReader:
         return self._cut(first, read[0], least[0]), self._cut(second, read[1], least[1])
 
     def _read_whole(self, text: str) -> Encoding:
-        return self.whole.encode(text, add_special_tokens=False)
+        return tokenize(self.whole, [text], special_tokens=False)[0]
 
     def _cut(self, text: str, read: Encoding, least: int) -> str:
         """Cut a text between two words, to at least `least` and at most `max_length` more tokens."""
@@ -135,7 +148,7 @@ class TextReader:
 
     def questions(self, questions: Sequence[str], contexts: Sequence[str]) -> Iterator[Window]:
         """Yield windows over contexts, each after its question; a long question is truncated."""
-        whole = self.whole.encode_batch(list(questions), add_special_tokens=False)
+        whole = tokenize(self.whole, questions, special_tokens=False)
         cut = [
             text[: read.offsets[self.question_limit - 1][1]] if len(read.ids) > self.question_limit else text
             for text, read in zip(questions, whole, strict=True)
@@ -154,12 +167,12 @@ class TextReader:
 
     def words(self, rows: Sequence[Sequence[str]]) -> list[TaggedWords]:
         """Encode texts given as words: joined by spaces, they are tokenised like any other text."""
-        encodings = self.backend.encode_batch([" ".join(row) for row in rows])
+        encodings = tokenize(self.backend, [" ".join(row) for row in rows])
         return [_tag_words(row, encoding) for row, encoding in zip(rows, encodings, strict=True)]
 
     def raw_words(self, texts: Sequence[str]) -> list[tuple[TaggedWords, list[tuple[int, int]]]]:
         """Encode texts that are not split into words, and return the span of each word."""
-        encodings = self.backend.encode_batch(list(texts))
+        encodings = tokenize(self.backend, texts)
         return [_tag_text(text, encoding) for text, encoding in zip(texts, encodings, strict=True)]
 
 

@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from understudy.artifacts.card import describe_vocabulary
 from understudy.data.kind import RowKind
 from understudy.data.sources import Source
+from understudy.data.tokens import tokenize
 from understudy.data.unlabelled import unlabelled_source
 from understudy.distillation.rows import Prepared
 from understudy.errors import RecipeError
@@ -151,7 +152,7 @@ def _read(source: Source, kind: RowKind, tokenizer: PreTrainedTokenizerFast) -> 
 
 
 def _tokens(texts: list[str], tokenizer: PreTrainedTokenizerFast) -> NDArray[np.int64]:
-    encodings = tokenizer.backend_tokenizer.encode_batch(texts, add_special_tokens=False)
+    encodings = tokenize(tokenizer.backend_tokenizer, texts, special_tokens=False)
     return np.fromiter(_flat(one.ids for one in encodings), np.int64)
 
 
