@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from understudy.errors import RecipeError
@@ -89,6 +91,7 @@ def _work(number: int) -> int:
 def _on_ray(
     workers: int, numbers: Sequence[int], make_job: Callable[..., Job], arguments: Sequence[Any]
 ) -> Iterator[int]:
+    _keep_ray_local()
     try:
         import ray
     except ImportError:
@@ -102,6 +105,18 @@ def _on_ray(
     )
     for row in done.iter_rows():
         yield int(row["number"])
+
+
+def _keep_ray_local() -> None:
+    """Make a Ray that starts here listen on loopback alone. One that is running is used as it is.
+
+    Whoever reaches the ports of a Ray can run code on it. By default it listens on all addresses of a Linux
+    machine. This variable, whose name speaks of other systems, is the one that Ray decides by, when it is
+    imported.
+    """
+    running = Path(tempfile.gettempdir()) / "ray" / "ray_current_cluster"
+    if "RAY_ADDRESS" not in os.environ and not running.exists():
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
 
 
 class _RayWorker:

@@ -219,6 +219,16 @@ def ray_workers(driver: int) -> list[psutil.Process]:
     return found
 
 
+def listening(driver: int) -> set[str]:
+    """The addresses that a driver's Ray listens on."""
+    found = set()
+    for process in (psutil.Process(driver), *psutil.Process(driver).children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            connections = process.net_connections("tcp")
+            found |= {one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN}
+    return found
+
+
 def test_ray_makes_the_same_shards_though_its_workers_are_killed(
     encoder: Path, many_rows: Path, tmp_path: Path
 ) -> None:
@@ -243,6 +253,8 @@ def test_ray_makes_the_same_shards_though_its_workers_are_killed(
             made = len(contents(tmp_path / "b"))
             workers = ray_workers(process.pid)
             if kills < 2 and workers and made >= 2 + 8 * kills:
+                addresses = {one.removeprefix("::ffff:") for one in listening(process.pid)}
+                assert addresses == {"127.0.0.1"}  # whoever reaches a Ray can run code on it
                 workers[0].kill()
                 kills += 1
             time.sleep(0.05)
