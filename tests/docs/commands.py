@@ -23,7 +23,7 @@ SIZES = ("student.hidden_size=16", "student.num_attention_heads=2", "student.int
 
 
 def write_data(folder: Path) -> None:
-    """MRPC and SST-2 in GLUE's layout, a CSV file, some text."""
+    """MRPC and SST-2 in GLUE's layout, CSV files, texts and documents."""
     for task, rows in (("MRPC", MRPC), ("SST-2", SST2)):
         (folder / "glue" / task).mkdir(parents=True)
         for name in ("train", "dev"):
@@ -32,13 +32,15 @@ def write_data(folder: Path) -> None:
         (folder / f"{name}.csv").write_text("review,sentiment\ngood,pos\nbad,neg\n", "utf-8")
     rows = "".join(f"the film {n} was good,5\nthe film {n} was bad,1\n" for n in range(20))
     (folder / "reviews.csv").write_text(f"review,stars\n{rows}", "utf-8")
+    (folder / "texts.txt").write_text("".join(f"the film {n} was good\n" for n in range(40)), "utf-8")
     (folder / "wiki").mkdir()
     (folder / "wiki" / "a.txt").write_text("\n\n".join(f"the cat {n} runs." for n in range(20)))
 
 
 def stand_ins(folder: Path, encoder: Path) -> dict[str, str]:
     """What stands for the names of models and data."""
-    return {"bert-base-uncased": str(encoder), "ENCODER": str(encoder), "nyu-mll/glue": str(folder / "glue")}
+    models = ("bert-base-uncased", "sentence-transformers/all-MiniLM-L6-v2", "ENCODER")
+    return {"nyu-mll/glue": str(folder / "glue")} | dict.fromkeys(models, str(encoder))
 
 
 def commands(text: str) -> list[list[str]]:
@@ -92,8 +94,9 @@ def _settings(verb: str, arguments: list[str]) -> list[str]:
         sizes = ["general.relation_heads=2", "student.num_hidden_layers=2"]
         return [*steps["general"], "general.training.per_device_train_batch_size=2", *sizes]
     if verb == "run":
-        named = "--recipe" in arguments
-        return run_settings(arguments[arguments.index("--recipe") + 1] if named else "desk-classification")
+        if "--recipe" in arguments:
+            return run_settings(arguments[arguments.index("--recipe") + 1])
+        return run_settings("desk-embedding" if "embedding" in arguments else "desk-classification")
     if verb == "ablate":
         return [*steps["intermediate"], *steps["prediction"], "intermediate.relation_heads=2"]
     if verb == "distill" and "patient" in arguments:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import commands, run_code, run_command, run_settings, stand_ins, write_data
 
@@ -22,7 +23,9 @@ def names(encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dic
     return stand_ins(tmp_path, encoder)
 
 
-@pytest.mark.parametrize(("page", "count"), [("your-csv", 4), ("glue-task", 11), ("cluster", 5)])
+@pytest.mark.parametrize(
+    ("page", "count"), [("your-csv", 4), ("search", 2), ("glue-task", 11), ("cluster", 5)]
+)
 def test_the_commands_of_a_tutorial_run(
     page: str, count: int, names: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,6 +44,9 @@ def test_the_commands_of_a_tutorial_run(
 
         monkeypatch.setattr(understudy, "run", tiny_run)
         assert run_code(text, names) == 2
+    if page == "search":
+        assert run_code(text, names) == 2
+        assert len(np.load("vectors.npy")) == 40
 
 
 def test_a_run_from_python(names: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,13 @@ import pytest
 from kinds import EXAMPLES
 from pages import ask_pages
 from served import example_rows
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from typer.testing import CliRunner
 
+import understudy
 from understudy.cli.app import app
 from understudy.errors import OutputError
+from understudy.models.vocabulary import kept_ids, trim_model, trim_tokenizer
 from understudy.predictor import Predictor
 from understudy.web.site import write_site
 
@@ -46,17 +49,37 @@ def rows(artifacts: dict[str, Path]) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module")
+def trimmed(artifacts: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact of a model that keeps the tokens of a few words and all single characters."""
+    folder = tmp_path_factory.mktemp("trimmed")
+    shutil.copytree(artifacts["classification"].with_name(EXAMPLES["classification"].task), folder / "model")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+    model = AutoModelForSequenceClassification.from_pretrained(folder / "model")
+    kept = kept_ids(tokenizer, tokenizer("the good film")["input_ids"])
+    assert len(kept) < 0.9 * len(tokenizer)
+    trim_model(model, kept)
+    trim_tokenizer(tokenizer, kept).save_pretrained(folder / "model")
+    model.save_pretrained(folder / "model")
+    understudy.export(folder / "model", output_dir=folder / "artifact", int8=False, speed=False)
+    return folder / "artifact"
+
+
+@pytest.fixture(scope="module")
 def asked(
-    artifacts: dict[str, Path], rows: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+    artifacts: dict[str, Path],
+    trimmed: Path,
+    rows: dict[str, Any],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Any]:
     """What the pages of all kinds answer, in one browser."""
     folder = tmp_path_factory.mktemp("sites")
     for kind, artifact in artifacts.items():
         write_site(artifact, folder / kind)
     write_site(artifacts["classification"], folder / "int4", model="int4")
+    write_site(trimmed, folder / "trimmed")
     return ask_pages(
         folder,
-        {**rows, "int4": rows["classification"]},
+        {**rows, "int4": rows["classification"], "trimmed": rows["classification"]},
         MODULES,
         pictures=os.environ.get("BROWSER_PICTURES"),
         seconds=600,
@@ -105,6 +128,14 @@ def test_every_kind_answers_as_its_predictor(
     ]
     assert wrong == []
     assert asked[kind]["errors"] == []
+
+
+def test_a_trimmed_vocabulary_reads_the_same_in_a_browser(
+    trimmed: Path, rows: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    predict = Predictor(trimmed, threads=1)
+    for row, found in zip(rows["classification"], asked["trimmed"]["predictions"], strict=True):
+        assert same(predict(row), found)
 
 
 def test_weights_of_4_bits_run_in_a_browser(
