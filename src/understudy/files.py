@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.errors import DataError
+
 logger = logging.getLogger(__name__)
 
 SEAL = "seal.json"
@@ -30,6 +32,19 @@ def hash_file(path: Path) -> str:
 def is_pattern(source: str) -> bool:
     """Return whether a source is a glob pattern."""
     return not Path(source).expanduser().exists() and any(sign in source for sign in "*?[")
+
+
+def check_text_source(source: str, key: str) -> None:
+    """Refuse a file, folder or pattern of text that is not here and cannot be a dataset on the hub.
+
+    Args:
+        key: the setting that names it, in messages.
+    """
+    path = Path(source).expanduser()
+    if "://" in source or path.exists() or is_pattern(source):
+        return
+    if path.is_absolute() or source.startswith((".", "~")) or "/" not in source:
+        raise DataError(f"{key}: {source} is neither a file nor a folder here. Check the path.")
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:

@@ -41,15 +41,23 @@ def ablate_command(
 
     Work that runs have in common is done once. After an interruption, run the same command again.
     """
-    from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
-    from understudy.cli.summaries import print_ablation
-    from understudy.pipeline.ablate import ablate
-    from understudy.pipeline.ablations import ABLATIONS
+    from understudy.errors import require
+    from understudy.hub import check_model_name
+    from understudy.pipeline.ablations import ABLATIONS, check_tables
 
+    require("torch")
     if not all(part.strip().isdecimal() for part in seeds.split(",")):
         raise typer.BadParameter(
             f"--seeds must be whole numbers with commas between, e.g. 1,2,3; got {seeds!r}."
         )
+    check_tables(tables or tuple(ABLATIONS), student, augmented)
+    for teacher in teachers:
+        check_model_name(teacher, "the teacher")
+
+    from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
+    from understudy.cli.summaries import print_ablation
+    from understudy.pipeline.ablate import ablate
+
     with people_on_stderr(), say_how_to_continue("with the run that it was in"):
         result = ablate(
             teachers,

@@ -25,6 +25,7 @@ from transformers import PreTrainedTokenizerFast
 
 from understudy.data.blocks import Tokens, fill_blocks, fill_pairs, sentence_ends, split_sentences
 from understudy.data.encode import special_tokens
+from understudy.data.sources import read_corpus_result
 from understudy.data.tokens import tokenize
 from understudy.errors import DataError
 from understudy.files import hash_file, write_sealed
@@ -185,15 +186,7 @@ def open_corpus(folder: Path) -> tuple[dict[str, Any], dict[str, Blocks]]:
     File sizes are checked here; hashes when the first process opens a file, since a corpus may be larger than
     the part that is read.
     """
-    try:
-        content: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))
-    except OSError:
-        raise DataError(
-            f"general.corpus must be a folder that understudy corpus has finished; {folder} has no "
-            "result.json."
-        ) from None
-    if content.get("stage") != "corpus":
-        raise DataError(f"general.corpus: {folder} was made by understudy {content.get('stage')}.")
+    content = read_corpus_result(folder)
     blocks = {}
     for part in (TRAIN, HELD_OUT):
         names = {name: known for name, known in content["files"].items() if name.startswith(f"{part}/")}

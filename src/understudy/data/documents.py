@@ -22,7 +22,7 @@ from fsspec.core import url_to_fs
 
 from understudy.data.text_files import encoding_name, find_encoding
 from understudy.errors import DataError, did_you_mean
-from understudy.files import is_pattern
+from understudy.files import check_text_source, is_pattern
 
 logger = logging.getLogger(__name__)
 
@@ -73,10 +73,9 @@ def find_files(sources: Sequence[str], *, key: str = "corpus.sources") -> dict[s
     """
     found: dict[str, int] = {}
     for source in sources:
+        check_text_source(source, key)
         path = Path(source).expanduser()
         is_place = "://" in source or path.exists() or is_pattern(source)
-        if not is_place and (path.is_absolute() or source.startswith((".", "~")) or "/" not in source):
-            raise DataError(f"{key}: {source} is neither a file nor a folder here. Check the path.")
         url = source if "://" in source else str(path) if is_place else f"hf://datasets/{source}"
         try:
             files = _list(url)

@@ -288,6 +288,20 @@ def _augmented_source(task: Task, settings: DataSettings, folder: Path) -> Sourc
     return Source(str(folder), partial(hash_file, result), rows, columns, None)
 
 
+def read_corpus_result(folder: Path) -> dict[str, Any]:
+    """Return the result.json of a finished corpus."""
+    try:
+        content: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))
+    except OSError:
+        raise DataError(
+            f"general.corpus must be a folder that understudy corpus has finished; {folder} has no "
+            "result.json."
+        ) from None
+    if content.get("stage") != "corpus":
+        raise DataError(f"general.corpus: {folder} was made by understudy {content.get('stage')}.")
+    return content
+
+
 def _folder_source(task: Task, settings: DataSettings, folder: Path, split: str) -> Source:
     layout = task.folder
     if layout is None:

@@ -264,6 +264,18 @@ def _hint(name: str) -> str:
     return f" Did you mean {' or '.join(close)}?" if close else ""
 
 
+def check_width(width: int, heads: int) -> None:
+    """Refuse a width that cannot be divided among the heads."""
+    if width % heads == 0:
+        return
+    near_multiple = max(1, round(width / heads)) * heads
+    near_divisor = min((d for d in range(1, width + 1) if width % d == 0), key=lambda d: abs(d - heads))
+    raise RecipeError(
+        f"student.hidden_size of {width} must be a multiple of its {heads} heads. Use a width of "
+        f"{near_multiple}, or --set student.num_attention_heads={near_divisor}."
+    )
+
+
 def check_start(settings: StudentSettings) -> None:
     """Refuse keys that belong to another way of starting."""
     start = settings.start

@@ -29,7 +29,7 @@ from understudy.models.pretrained import (
     load_tokenizer,
     set_dropout,
 )
-from understudy.models.settings import SHAPES, StudentSettings, check_start, parse_shape
+from understudy.models.settings import SHAPES, StudentSettings, check_start, check_width, parse_shape
 from understudy.models.vocabulary import trim_model
 
 
@@ -115,14 +115,7 @@ def student_config(settings: StudentSettings, teacher_config: Any) -> Any:
         )
     sizes.setdefault("intermediate_size", 4 * sizes["hidden_size"])
     sizes.setdefault("num_attention_heads", teacher_config.num_attention_heads)
-    if sizes["hidden_size"] % sizes["num_attention_heads"]:
-        raise RecipeError(
-            f"student.hidden_size of {sizes['hidden_size']} must be a multiple of its "
-            f"{sizes['num_attention_heads']} heads. Use a width of "
-            f"{_near_multiple(sizes['hidden_size'], sizes['num_attention_heads'])}, or --set "
-            "student.num_attention_heads="
-            f"{_near_divisor(sizes['hidden_size'], sizes['num_attention_heads'])}."
-        )
+    check_width(sizes["hidden_size"], sizes["num_attention_heads"])
     if settings.family not in (None, GENERIC):
         raise RecipeError(f"student.family must be {GENERIC}, or left out; got {settings.family!r}.")
     if settings.family == GENERIC:
@@ -134,14 +127,6 @@ def student_config(settings: StudentSettings, teacher_config: Any) -> Any:
             "with the same tokenizer."
         )
     return _resized(teacher_config, sizes)
-
-
-def _near_multiple(width: int, heads: int) -> int:
-    return max(1, round(width / heads)) * heads
-
-
-def _near_divisor(width: int, heads: int) -> int:
-    return min((d for d in range(1, width + 1) if width % d == 0), key=lambda d: abs(d - heads))
 
 
 def _shape_sizes(shape: str | None, teacher_config: Any) -> dict[str, int]:

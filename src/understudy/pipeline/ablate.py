@@ -18,7 +18,7 @@ from understudy.kinds.tasks import get_task
 from understudy.models.families import own_sizes
 from understudy.models.pretrained import load_config
 from understudy.models.settings import STUDENT, student_inside
-from understudy.pipeline.ablations import ABLATIONS, FULL, Ablation, AblationRow
+from understudy.pipeline.ablations import ABLATIONS, FULL, Ablation, AblationRow, check_tables
 from understudy.recipe.load import apply_settings, load_recipe, parse_settings
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
@@ -66,14 +66,7 @@ def ablate(
         ... ).rows[0].mean
         Estimate(value=…, low=…, high=…)
     """
-    unknown = sorted(set(tables) - set(ABLATIONS))
-    if unknown:
-        raise RecipeError(f"--table must be of {', '.join(ABLATIONS)}; got {unknown[0]!r}.")
-    if "procedures" in tables and (student is None or augmented is None):
-        raise RecipeError(
-            "the table of procedures leaves out general distillation and augmentation one by one. Give both: "
-            "--student students/general/student --augmented augmented"
-        )
+    check_tables(tables, student, augmented)
     folder = Path(output_dir).expanduser().resolve()
     chosen = parse_settings(settings)
     recipes = [_full_recipe(one, student, augmented, data, recipe, chosen) for one in teachers]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from understudy.errors import RecipeError
 
 FULL = "TinyBERT"
 
@@ -95,3 +97,15 @@ ABLATIONS: Mapping[str, Ablation] = {
         (Claim(FULL, "Top"), Claim(FULL, "Bottom")),
     ),
 }
+
+
+def check_tables(tables: Sequence[str], student: object, augmented: object) -> None:
+    """Refuse unknown tables, and one that lacks a part that it leaves out."""
+    unknown = sorted(set(tables) - set(ABLATIONS))
+    if unknown:
+        raise RecipeError(f"--table must be of {', '.join(ABLATIONS)}; got {unknown[0]!r}.")
+    if "procedures" in tables and (student is None or augmented is None):
+        raise RecipeError(
+            "the table of procedures leaves out general distillation and augmentation one by one. Give both: "
+            "--student students/general/student --augmented augmented"
+        )

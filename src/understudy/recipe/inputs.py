@@ -5,6 +5,7 @@ Commands do this first, so that a mistake is refused at once.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,11 +16,13 @@ from understudy.data.sources import (
     find_source,
     is_dataset_copy,
     is_saved_dataset,
+    read_corpus_result,
 )
 from understudy.data.task import Task
 from understudy.data.unlabelled import unlabelled_files, unlabelled_source
+from understudy.files import check_text_source
 from understudy.hub import check_model_name
-from understudy.models.settings import check_start, parse_shape
+from understudy.models.settings import check_start, check_width, parse_shape
 from understudy.recipe.recipe import Recipe
 
 
@@ -39,6 +42,12 @@ def check_inputs(recipe: Recipe) -> None:
     for key, name in models.items():
         if name is not None:
             check_model_name(name, key)
+    _check_width(recipe)
+    if recipe.general is not None and recipe.general.corpus is not None:
+        read_corpus_result(Path(recipe.general.corpus).expanduser())
+    for block, key in ((recipe.corpus, "corpus.sources"), (recipe.mine, "mine.sources")):
+        for source in (block.sources or ()) if block is not None else ():
+            check_text_source(source, key)
     if recipe.student.vocabulary is not None and recipe.student.vocabulary.corpus:
         unlabelled_files(recipe.student.vocabulary.corpus, key="student.vocabulary.corpus")
     data = recipe.data
@@ -48,6 +57,20 @@ def check_inputs(recipe: Recipe) -> None:
     if recipe.task is not None and data.unlabelled is not None:
         rows = recipe.task_definition.rows
         unlabelled_source(rows, data.unlabelled, data.columns, encoding=data.encoding)
+
+
+def _check_width(recipe: Recipe) -> None:
+    """Refuse a width that does not fit the heads of a teacher whose config is here."""
+    student = recipe.student
+    config = Path(str(student.source or recipe.teacher)).expanduser() / "config.json"
+    if student.shape is None or student.sizes.keys() & {"hidden_size", "num_attention_heads"}:
+        return
+    if config.is_file():
+        own = json.loads(config.read_text("utf-8")).get("num_attention_heads")
+        sizes = parse_shape(student.shape)
+        heads = sizes.get("num_attention_heads", own)
+        if isinstance(heads, int) and heads > 0:
+            check_width(sizes["hidden_size"], heads)
 
 
 def check_rows(task: Task, data: DataSettings, *, unread: Sequence[str] = ()) -> None:

@@ -64,8 +64,9 @@ def evaluation_recipe(
         }
     if task is not None:
         values["task"] = task
-    if "data.dev" in parse_settings(settings):
-        values.get("data", {}).pop("dev_share", None)
+    if "data.dev" in parse_settings(settings):  # instead of the rows that it was scored on before
+        for name in ("dev_share", *(["source"] if data is None else [])):
+            values.get("data", {}).pop(name, None)
     return Recipe.from_mapping(apply_settings(values, settings))
 
 

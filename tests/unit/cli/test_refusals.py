@@ -39,6 +39,16 @@ MISTAKES = {
     ),
     "shape": ("run encoder --student tiny --train rows.csv --split 0.5 --output-dir o", "tinybert-4l-312d"),
     "free shape": ("distill teacher --student 4l-312 --task sst2 --data glue --output-dir o", "like 6l-384d"),
+    "width": (
+        "distill encoder --student 4l-313d --task sst2 --data ./glue --output-dir o",
+        "student.hidden_size of 313 must be a multiple of its 12 heads",
+    ),
+    "corpus folder": ("general encoder --corpus ./c --output-dir o", "c has no result.json"),
+    "text of a corpus": ("corpus text --tokenizer encoder --output-dir o", "text is neither a file nor a"),
+    "text to mine": ("mine text --task sst2 --output-dir o", "text is neither a file nor a folder here"),
+    "artifact to time": ("bench artifact:int8", "the format must be 1"),
+    "model to time": ("bench encoder ./encodr", "Did you mean encoder?"),
+    "parts to leave out": ("ablate encoder --output-dir o", "Give both: --student"),
     "model": ("run ./encodr --train rows.csv --split 0.5 --output-dir o", "Did you mean encoder?"),
     "teacher": ("distill runs/teacher/x --task sst2 --output-dir o", "there is no folder runs/teacher/x"),
     "file": (
@@ -107,7 +117,7 @@ def call(arguments: list[str], folder: Path) -> tuple[dict[str, object], str]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("empty")
     (folder / "encoder").mkdir()
-    (folder / "encoder" / "config.json").write_text('{"model_type": "bert"}')
+    (folder / "encoder" / "config.json").write_text('{"model_type": "bert", "num_attention_heads": 12}')
     (folder / "rows.csv").write_text("review,stars\ngood,1\nbad,0\n")
     (folder / "artifact").mkdir()
     (folder / "artifact" / "artifact.json").write_text("{}")
