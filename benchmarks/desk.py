@@ -9,7 +9,7 @@ SST-2, CoLA, MRPC, RTE and STS-B, three seeds each:
 - `long`, `augmented`: the cut for 600 and 300 steps (RTE 200 and 200), on the training set and on its
   variants, as in `augmented.py`;
 - `six`: 6 layers of 384 (23M) cut from the teacher, 600 and 300 steps (MRPC and RTE 200 and 200);
-- `int8`, `six-int8`: the students of `long` and `six`, exported and scored as shipped.
+- `int8`, `shipped-six`: the students of `long` and `six`, exported and scored as shipped.
 
     python benchmarks/augment_rows.py --output-dir augmented
     python benchmarks/desk.py --general students/general --augmented augmented --jobs 2
@@ -43,7 +43,7 @@ TASKS, SEEDS = ("sst2", "cola", "mrpc", "rte", "stsb"), (1, 2, 3)
 PATIENT = ("labels", "soft-labels", "pkd-skip")
 STARTS = ("random", "cut", "general")
 LONG = ("long", "augmented")
-SIX = "six"
+SIX, SHIPPED_SIX = "six", "shipped-six"  # neither name may begin with another's
 WAYS = (*PATIENT, *STARTS, *LONG, SIX)
 SHORT_STEPS = {"intermediate": 200, "prediction": 200}
 LONG_STEPS = {"intermediate": 600, "prediction": 300}
@@ -90,18 +90,18 @@ def main() -> None:
         with ThreadPoolExecutor(options.jobs) as pool:
             made = pool.map(lambda run: learn(*run, options), missing.values())
             results |= dict(zip(missing, made, strict=True))
-    for name, shipped in (("kept_of_teacher_percent", "int8"), ("kept_of_teacher_percent_6", f"{SIX}-int8")):
+    for name, shipped in (("kept_of_teacher_percent", "int8"), ("kept_of_teacher_percent_6", SHIPPED_SIX)):
         if all(f"{task}-{shipped}-1" in results for task in TASKS):
             results[name] = kept(results, shipped)
             print(name, results[name], file=sys.stderr)
     RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=2) + "\n", "utf-8")
-    show_means(results, [f"{task}-{way}" for task in TASKS for way in (*WAYS, "int8", f"{SIX}-int8")])
+    show_means(results, [f"{task}-{way}" for task in TASKS for way in (*WAYS, "int8", SHIPPED_SIX)])
     print(json.dumps(results))
 
 
 def shipped_way(task: str, shipped: str) -> str:
-    """The way whose students are exported as `int8` or `six-int8`."""
-    if shipped == f"{SIX}-int8":
+    """The way whose students are exported as `int8` or `shipped-six`."""
+    if shipped == SHIPPED_SIX:
         return SIX
     return "cut" if (task, "long") in LEFT_OUT else "long"
 
@@ -164,7 +164,7 @@ def learn(task: str, way: str, seed: int, options: argparse.Namespace) -> dict[s
 def ship(results: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     """The students that were learnt, in int8 with their scores."""
     records: dict[str, Any] = {}
-    for shipped in ("int8", f"{SIX}-int8"):
+    for shipped in ("int8", SHIPPED_SIX):
         for seed in options.seeds:
             for task in options.tasks:
                 way = shipped_way(task, shipped)

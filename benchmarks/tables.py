@@ -156,6 +156,36 @@ def desk_table(results: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
+def desk_six_table(results: dict) -> str:
+    """The student of 6 layers of 384 on every task, beside its own teachers."""
+    runs = {task: _runs(results, f"{task}-six-")[0] for task in DESK_TASKS}
+    shipped = {task: _runs(results, f"{task}-shipped-six-")[0] for task in DESK_TASKS}
+    metrics = {task: next(iter(run["scores"])) for task, run in runs.items()}
+    teachers = [runs[task]["teacher"][metrics[task]] for task in DESK_TASKS]
+
+    def line(name: str, scores: list[float], cells: list[str]) -> str:
+        kept = 100 * sum(scores) / sum(teachers)
+        figures = [*cells, f"{statistics.mean(scores):.3f}", f"{kept:.1f} %"]
+        return f"| {name} | {' | '.join(figures)} |"
+
+    def scored(name: str, found: dict) -> str:
+        figures = [found[task]["scores"][metrics[task]] for task in DESK_TASKS]
+        cells = [f"{one['value']:.3f} ({one['low']:.3f}–{one['high']:.3f})" for one in figures]
+        return line(name, [one["value"] for one in figures], cells)
+
+    heads = [f"{NAMES[task]}, {metrics[task]}" for task in DESK_TASKS]
+    lines = [
+        f"| | {' | '.join(heads)} | average | of the teacher |",
+        f"|---|{'---|' * (len(heads) + 2)}",
+        line("teacher, 12 layers of 384", teachers, [f"{one:.3f}" for one in teachers]),
+        scored("6 layers of 384, fp32", runs),
+        scored("6 layers of 384, **int8**", shipped),
+    ]
+    steps = [" + ".join(map(str, runs[task]["steps"].values())) for task in DESK_TASKS]
+    lines.append(f"| steps | {' | '.join(steps)} | | |")
+    return "\n".join(lines) + "\n"
+
+
 def desk_seeds_table(results: dict) -> str:
     """The same with intervals and seeds, a task after the other."""
     lines = ["| task | way | metric | mean (95 % of a run): seeds |", "|---|---|---|---|"]
@@ -417,6 +447,7 @@ TABLES = {
     "augment-rows": ("augment_rows", augment_rows_table),
     "augment-examples": ("augment_rows", augment_examples),
     "desk": ("desk", desk_table),
+    "desk-six": ("desk", desk_six_table),
     "desk-seeds": ("desk", desk_seeds_table),
     "desk-commands": ("desk", desk_commands),
     "ablations": ("ablations", ablation_tables),
