@@ -65,12 +65,15 @@ def _check_width(recipe: Recipe) -> None:
     config = Path(str(student.source or recipe.teacher)).expanduser() / "config.json"
     if student.shape is None or student.sizes.keys() & {"hidden_size", "num_attention_heads"}:
         return
-    if config.is_file():
-        own = json.loads(config.read_text("utf-8")).get("num_attention_heads")
-        sizes = parse_shape(student.shape)
-        heads = sizes.get("num_attention_heads", own)
-        if isinstance(heads, int) and heads > 0:
-            check_width(sizes["hidden_size"], heads)
+    try:
+        own = json.loads(config.read_text("utf-8"))
+    except (OSError, ValueError):
+        return  # on the hub, or broken, which is reported when it is loaded
+    sizes = parse_shape(student.shape)
+    teachers = own.get("num_attention_heads") if isinstance(own, dict) else None
+    heads = sizes.get("num_attention_heads", teachers)
+    if isinstance(heads, int) and heads > 0:
+        check_width(sizes["hidden_size"], heads)
 
 
 def check_rows(task: Task, data: DataSettings, *, unread: Sequence[str] = ()) -> None:
