@@ -34,16 +34,19 @@ def is_pattern(source: str) -> bool:
     return not Path(source).expanduser().exists() and any(sign in source for sign in "*?[")
 
 
+def is_place(source: str) -> bool:
+    """Return whether a source of text is a URL, a pattern, or a file or folder that exists."""
+    return "://" in source or Path(source).expanduser().exists() or is_pattern(source)
+
+
 def check_text_source(source: str, key: str) -> None:
     """Refuse a file, folder or pattern of text that is not here and cannot be a dataset on the hub.
 
     Args:
         key: the setting that names it, in messages.
     """
-    path = Path(source).expanduser()
-    if "://" in source or path.exists() or is_pattern(source):
-        return
-    if path.is_absolute() or source.startswith((".", "~")) or "/" not in source:
+    may_be_on_the_hub = "/" in source and not source.startswith((".", "~", "/"))
+    if not (is_place(source) or may_be_on_the_hub):
         raise DataError(f"{key}: {source} is neither a file nor a folder here. Check the path.")
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -108,14 +107,14 @@ def _on_ray(
 
 
 def _keep_ray_local() -> None:
-    """Make a Ray that starts here listen on loopback alone. One that is running is used as it is.
+    """Make a Ray that starts here listen on loopback alone. A running cluster is used as it is.
 
-    Whoever reaches the ports of a Ray can run code on it. By default it listens on all addresses of a Linux
-    machine. This variable, whose name speaks of other systems, is the one that Ray decides by, when it is
-    imported.
+    Anyone who can reach Ray's ports can run code, and on Linux it listens on all addresses. Despite its name,
+    this variable also works there. Ray reads it when it is imported.
     """
-    running = Path(tempfile.gettempdir()) / "ray" / "ray_current_cluster"
-    if "RAY_ADDRESS" not in os.environ and not running.exists():
+    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  # where Ray looks
+    running = Path(folder) / "ray" / "ray_current_cluster"
+    if os.environ.get("RAY_ADDRESS") in (None, "", "local") and not running.exists():
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
 
 

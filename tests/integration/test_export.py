@@ -153,6 +153,11 @@ def test_weights_of_4_bits_are_smaller_and_close(tokenizer: PreTrainedTokenizerF
     (exact,) = open_file(tmp_path / "fp32.onnx", "onnxruntime", names, ("logits",), threads=1)(arrays)
     assert np.abs(logits["embeddings"] - exact).max() < 0.1 * np.abs(exact).max()
     assert np.abs(logits["all"] - exact).max() < 0.2 * np.abs(exact).max()
+    quantize(tmp_path / "fp32.onnx", tmp_path / "kept.onnx", keep=["head"], int4="all")
+    kept = onnx.load(tmp_path / "kept.onnx").graph
+    weights = {one.name for one in kept.initializer if one.data_type == onnx.TensorProto.FLOAT}
+    products = [node.input[1] for node in kept.node if node.op_type in ("MatMul", "Gemm")]
+    assert len(set(products) & weights) == 2  # pooler and classifier
 
 
 def test_probabilities_are_torchs_and_batches_do_not_matter(shipped: tuple[Path, Path]) -> None:

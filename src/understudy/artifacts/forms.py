@@ -151,8 +151,11 @@ class FormMaker:
             quantize(source, target, keep=keep, int4=int4)
             return target
 
-        # With embeddings in fp32, int4 would be larger than int8.
-        parts = [part for part in parts_of(source) if int4 is None or part != EMBEDDINGS]
+        parts = list(parts_of(source))
+        if int4 == "embeddings":  # which in fp32 would make it larger than int8
+            parts = [part for part in parts if part != EMBEDDINGS]
+        elif int4 == "all":  # a layer in fp32 would make it larger than with 4 bits for embeddings alone
+            parts = []
         self._gate(name, "onnxruntime", parts, make, [target])
 
     def openvino(self) -> None:

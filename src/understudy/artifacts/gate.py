@@ -46,10 +46,11 @@ def quantize_less(
             order = sorted(found, key=lambda part: -found[part])
         if len(kept) >= len(order) - 1:  # quantising nothing would give the fp32 model
             least = min(one["points_lost"] for one in tried)
+            some = f", and {least} at the least with some parts left in fp32" if order else ""
             raise ModelError(
-                f"{name} loses {tried[0]['points_lost']} points, and {least} at the least with some parts "
-                f"left in fp32; {tolerance:g} are allowed. Allow more with --tolerance (in a recipe "
-                "export.tolerance), or leave this form out: --no-int8, no --int4 or no --openvino."
+                f"{name} loses {tried[0]['points_lost']} points{some}; {tolerance:g} are allowed. Allow more "
+                "with --tolerance (in a recipe export.tolerance), or leave this form out: --no-int8, no "
+                "--int4 (or --int4 embeddings instead of all) or no --openvino."
             )
         kept.append(order[len(kept)])
 

@@ -61,11 +61,11 @@ def quantize(source: Path, target: Path, *, keep: Collection[str] = (), int4: In
         int4: the weights that get 4 bits instead.
     """
     parts = parts_of(source) if keep else {}  # parts_of reads the whole file
-    kept = [name for part, names in parts.items() if part in keep for name in names]
-    # A Gemm is renamed when it becomes a MatMul.
-    excluded = [*kept, *(f"{name}_MatMul" for name in kept)]
-    if int4 == "all":  # but only MatMul can have 4 bits: each Gemm gets 8
-        excluded += [node.name for node in onnx.load(source).graph.node if node.op_type == "MatMul"]
+    names = [name for part, nodes in parts.items() if part in keep for name in nodes]
+    kept = [*names, *(f"{name}_MatMul" for name in names)]  # a Gemm is renamed when it becomes a MatMul
+    # Only a MatMul can have 4 bits, so each Gemm gets 8.
+    products = onnx.load(source).graph.node if int4 == "all" else ()
+    for_4_bits = [node.name for node in products if node.op_type == "MatMul"]
     root = logging.getLogger()
     level = root.level
     root.setLevel(logging.ERROR)  # it recommends preprocessing, which such a graph does not need
@@ -79,7 +79,7 @@ def quantize(source: Path, target: Path, *, keep: Collection[str] = (), int4: In
             # 7 bits for the weights of products: with 8, the sums overflow on CPUs without VNNI, and a
             # prediction would depend on the machine (docs/decisions/0019-int8-on-every-cpu.md).
             reduce_range=True,
-            nodes_to_exclude=excluded,
+            nodes_to_exclude=[*kept, *for_4_bits],
         )
         if int4:
             _quantize_to_4_bits(target, int4, kept)
@@ -88,7 +88,7 @@ def quantize(source: Path, target: Path, *, keep: Collection[str] = (), int4: In
 
 
 def _quantize_to_4_bits(file: Path, int4: Int4, kept: Collection[str]) -> None:
-    """Quantise the weights of an ONNX file that still are in fp32 to 4 bits, in place."""
+    """Quantise the weights of an ONNX file that are still in fp32 to 4 bits, in place."""
     root = logging.getLogger()
     before = list(root.handlers)
     from onnxruntime.quantization import matmul_nbits_quantizer as nbits

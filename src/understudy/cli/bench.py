@@ -30,21 +30,15 @@ def bench_command(
     A folder runs in torch; an artifact runs in each of its forms, or in the one after the colon. The models
     take turns, so that other activity on the machine affects all alike. Results of other runs are refused.
     """
-    from understudy.artifacts.artifact import is_artifact, read_artifact, split_form
-    from understudy.hub import check_model_name
+    from understudy.cli.checks import check_timed
 
-    for model in models:
-        folder, form = split_form(model)
-        if is_artifact(folder):
-            read_artifact(Path(folder).expanduser()).choose(form)
-        elif Path(model).suffix != ".json":  # figures of another run are refused with a reason
-            check_model_name(folder, "the model")
+    numbers = [_numbers(text, name) for text, name in ((batch, "--batch"), (lengths, "--lengths"))]
+    check_timed(models)
 
     from understudy.cli.console import people_on_stderr, print_json
     from understudy.cli.speed_summary import print_bench
     from understudy.stages.bench import bench
 
-    numbers = [_numbers(text, name) for text, name in ((batch, "--batch"), (lengths, "--lengths"))]
     with people_on_stderr():
         result = bench(
             models,

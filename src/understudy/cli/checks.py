@@ -51,3 +51,18 @@ def check_scoring(model: str, *, split: str | None = None, **given: Any) -> None
     data = recipe.data
     if split is None and (data.source or data.dev or data.dev_share):
         check_rows(recipe.task_definition, data, unread=["train"])
+
+
+def check_timed(models: Sequence[str]) -> None:
+    """Refuse models to time that do not exist, and forms that an artifact does not have."""
+    from understudy.artifacts.artifact import is_artifact, read_artifact, split_form
+    from understudy.errors import require
+    from understudy.hub import check_model_name
+
+    require("torch")
+    for model in models:
+        folder, form = split_form(model)
+        if is_artifact(folder):
+            read_artifact(Path(folder).expanduser()).choose(form)
+        elif Path(model).suffix != ".json":  # figures of another run are refused with a reason
+            check_model_name(folder, "the model")

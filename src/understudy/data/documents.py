@@ -6,6 +6,7 @@ only on the files, not on the readers.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
@@ -22,7 +23,7 @@ from fsspec.core import url_to_fs
 
 from understudy.data.text_files import encoding_name, find_encoding
 from understudy.errors import DataError, did_you_mean
-from understudy.files import check_text_source, is_pattern
+from understudy.files import check_text_source, is_pattern, is_place
 
 logger = logging.getLogger(__name__)
 
@@ -74,13 +75,12 @@ def find_files(sources: Sequence[str], *, key: str = "corpus.sources") -> dict[s
     found: dict[str, int] = {}
     for source in sources:
         check_text_source(source, key)
-        path = Path(source).expanduser()
-        is_place = "://" in source or path.exists() or is_pattern(source)
-        url = source if "://" in source else str(path) if is_place else f"hf://datasets/{source}"
+        path, is_here = Path(source).expanduser(), is_place(source)
+        url = source if "://" in source else str(path) if is_here else f"hf://datasets/{source}"
         try:
             files = _list(url)
         except Exception as error:  # drivers raise various errors
-            what = "cannot be read" if is_place else "is no path here, and as a hub dataset it cannot be read"
+            what = "cannot be read" if is_here else "is no path here, and as a hub dataset it cannot be read"
             raise DataError(f"{key}: {source} {what}: {error}") from error
         if not files:
             raise DataError(
@@ -214,14 +214,19 @@ def _lines(file: Any, piece: Piece) -> Iterator[tuple[int, bytes]]:
             lines.detach()  # the file is closed by its owner
         return
     place = piece.start
-    if place:
-        file.seek(place - 1)
-        place += len(file.readline()) - 1  # skip the rest of a line that began before
-    for line in _bounded_lines(file, piece):
-        if piece.stop is not None and place >= piece.stop:
-            return
-        yield place, line
-        place += len(line)
+    buffered = io.BufferedReader(file)  # not every driver can read a line up to a limit
+    try:
+        if place:
+            buffered.seek(place - 1)
+            place += len(buffered.readline()) - 1  # skip the rest of a line that began before
+        for line in _bounded_lines(buffered, piece):
+            if piece.stop is not None and place >= piece.stop:
+                return
+            yield place, line
+            place += len(line)
+    finally:
+        with contextlib.suppress(ValueError):  # its owner has closed the file already
+            buffered.detach()
 
 
 def _bounded_lines(file: Any, piece: Piece) -> Iterator[Any]:

@@ -291,14 +291,16 @@ def _augmented_source(task: Task, settings: DataSettings, folder: Path) -> Sourc
 def read_corpus_result(folder: Path) -> dict[str, Any]:
     """Return the result.json of a finished corpus."""
     try:
-        content: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))
-    except OSError:
+        content = json.loads((folder / "result.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        content = None
+    if not isinstance(content, dict) or "stage" not in content:
         raise DataError(
             f"general.corpus must be a folder that understudy corpus has finished; {folder} has no "
             "result.json."
-        ) from None
-    if content.get("stage") != "corpus":
-        raise DataError(f"general.corpus: {folder} was made by understudy {content.get('stage')}.")
+        )
+    if content["stage"] != "corpus":
+        raise DataError(f"general.corpus: {folder} was made by understudy {content['stage']}.")
     return content
 
 

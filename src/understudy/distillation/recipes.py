@@ -11,6 +11,7 @@ from understudy.hub import check_model_name
 from understudy.kinds.tasks import DEFAULT_KIND, get_task
 from understudy.models.settings import override_sizes, student_inside, student_settings
 from understudy.recipe.distillation import Method
+from understudy.recipe.inputs import check_heads
 from understudy.recipe.library import shipped_recipes
 from understudy.recipe.load import build_recipe, load_recipe, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
@@ -216,6 +217,7 @@ def preliminary_recipe(
     )
     if model is None:
         find_teacher(built)
+    check_heads(built.student, model)
     return built
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from understudy.data.encode import special_tokens
+from understudy.data.tokens import tokenize
 from understudy.models.pretrained import default_device
 from understudy.progress import progress
 
@@ -123,7 +124,7 @@ def _token_ids(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> list
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
-    return [encoding.ids for encoding in backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+    return [encoding.ids for encoding in tokenize(backend, texts, special_tokens=False, offsets=False)]
 
 
 def _token_states(tokenizer: PreTrainedTokenizerFast, encoder: Any) -> Vectors:

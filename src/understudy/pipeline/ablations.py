@@ -100,7 +100,7 @@ ABLATIONS: Mapping[str, Ablation] = {
 
 
 def check_tables(tables: Sequence[str], student: object, augmented: object) -> None:
-    """Refuse unknown tables, and one that lacks a part that it leaves out."""
+    """Refuse unknown tables, and `procedures` without a general student and augmented rows."""
     unknown = sorted(set(tables) - set(ABLATIONS))
     if unknown:
         raise RecipeError(f"--table must be of {', '.join(ABLATIONS)}; got {unknown[0]!r}.")

@@ -22,7 +22,7 @@ from understudy.data.task import Task
 from understudy.data.unlabelled import unlabelled_files, unlabelled_source
 from understudy.files import check_text_source
 from understudy.hub import check_model_name
-from understudy.models.settings import check_start, check_width, parse_shape
+from understudy.models.settings import StudentSettings, check_start, check_width, parse_shape
 from understudy.recipe.recipe import Recipe
 
 
@@ -42,7 +42,7 @@ def check_inputs(recipe: Recipe) -> None:
     for key, name in models.items():
         if name is not None:
             check_model_name(name, key)
-    _check_width(recipe)
+    check_heads(recipe.student, recipe.teacher)
     if recipe.general is not None and recipe.general.corpus is not None:
         read_corpus_result(Path(recipe.general.corpus).expanduser())
     for block, key in ((recipe.corpus, "corpus.sources"), (recipe.mine, "mine.sources")):
@@ -59,19 +59,18 @@ def check_inputs(recipe: Recipe) -> None:
         unlabelled_source(rows, data.unlabelled, data.columns, encoding=data.encoding)
 
 
-def _check_width(recipe: Recipe) -> None:
-    """Refuse a width that does not fit the heads of a teacher whose config is here."""
-    student = recipe.student
-    config = Path(str(student.source or recipe.teacher)).expanduser() / "config.json"
-    if student.shape is None or student.sizes.keys() & {"hidden_size", "num_attention_heads"}:
+def check_heads(student: StudentSettings, teacher: str | None) -> None:
+    """Refuse a width that does not fit the heads of the student, which are its teacher's unless given."""
+    sizes = (parse_shape(student.shape) if student.shape is not None else {}) | student.sizes
+    source = student.source or teacher
+    if source is None or "hidden_size" not in sizes:
         return
     try:
-        own = json.loads(config.read_text("utf-8"))
+        config = json.loads((Path(source).expanduser() / "config.json").read_text("utf-8"))
     except (OSError, ValueError):
         return  # on the hub, or broken, which is reported when it is loaded
-    sizes = parse_shape(student.shape)
-    teachers = own.get("num_attention_heads") if isinstance(own, dict) else None
-    heads = sizes.get("num_attention_heads", teachers)
+    own = config.get("num_attention_heads") if isinstance(config, dict) else None
+    heads = sizes.get("num_attention_heads", own)
     if isinstance(heads, int) and heads > 0:
         check_width(sizes["hidden_size"], heads)
 

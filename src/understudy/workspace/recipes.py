@@ -64,9 +64,10 @@ def evaluation_recipe(
         }
     if task is not None:
         values["task"] = task
-    if "data.dev" in parse_settings(settings):  # instead of the rows that it was scored on before
-        for name in ("dev_share", *(["source"] if data is None else [])):
-            values.get("data", {}).pop(name, None)
+    if parse_settings(settings).get("data.dev") is not None:  # instead of the rows that it was scored on
+        values.get("data", {}).pop("dev_share", None)
+        if data is None:
+            values.get("data", {}).pop("source", None)
     return Recipe.from_mapping(apply_settings(values, settings))
 
 

@@ -43,10 +43,14 @@ MISTAKES = {
         "distill encoder --student 4l-313d --task sst2 --data ./glue --output-dir o",
         "student.hidden_size of 313 must be a multiple of its 12 heads",
     ),
+    "width of a run": (
+        "run encoder --student 4l-313d --train rows.csv --split 0.5 --output-dir o",
+        "student.hidden_size of 313 must be a multiple of its 12 heads",
+    ),
     "corpus folder": ("general encoder --corpus ./c --output-dir o", "c has no result.json"),
     "text of a corpus": ("corpus text --tokenizer encoder --output-dir o", "text is neither a file nor a"),
     "text to mine": ("mine text --task sst2 --output-dir o", "text is neither a file nor a folder here"),
-    "artifact to time": ("bench artifact:int8", "the format must be 1"),
+    "form to time": ("bench artifact:int8", "the artifact has fp32; got 'int8'"),
     "model to time": ("bench encoder ./encodr", "Did you mean encoder?"),
     "parts to leave out": ("ablate encoder --output-dir o", "Give both: --student"),
     "model": ("run ./encodr --train rows.csv --split 0.5 --output-dir o", "Did you mean encoder?"),
@@ -105,6 +109,26 @@ MISTAKES = {
 }
 
 
+ARTIFACT = {
+    "format": 1,
+    "task": "sst2",
+    "kind": "classification",
+    "fields": ["text"],
+    "labels": ["negative", "positive"],
+    "unanswerable": False,
+    "max_length": 64,
+    "stride": None,
+    "truncation_side": "right",
+    "padding": {"input_ids": 0},
+    "inputs": ["input_ids", "attention_mask"],
+    "outputs": ["logits"],
+    "models": {"fp32": {"engine": "onnxruntime", "file": "onnx/model.onnx", "bytes": 1}},
+    "default": "fp32",
+    "parameters": 1,
+    "files": {},
+}
+
+
 def call(arguments: list[str], folder: Path) -> tuple[dict[str, object], str]:
     code = CALL.format(arguments=arguments, heavy=HEAVY)
     finished = subprocess.run(
@@ -120,7 +144,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "encoder" / "config.json").write_text('{"model_type": "bert", "num_attention_heads": 12}')
     (folder / "rows.csv").write_text("review,stars\ngood,1\nbad,0\n")
     (folder / "artifact").mkdir()
-    (folder / "artifact" / "artifact.json").write_text("{}")
+    (folder / "artifact" / "artifact.json").write_text(json.dumps(ARTIFACT))
     (folder / "other.csv").write_text("a,b,c\n1,2,3\n")
     return folder
 

@@ -4,9 +4,11 @@ import gzip
 import json
 from pathlib import Path
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,3 +112,31 @@ def test_text_without_empty_lines_is_told_and_not_read_again_for_every_piece(
     with pytest.raises(DataError, match="must have empty lines between them"):
         list(read_documents(pieces[0], "text"))
     assert list(read_documents(pieces[1], "text")) == []
+
+
+class Remote(AbstractBufferedFile):
+    """A file as drivers of remote storage open it: its `readline` takes no limit."""
+
+    content = b"one\ntwo\n\nthree\n"
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        return self.content[start:end]
+
+
+class RemoteFiles(AbstractFileSystem):
+    protocol = "remote"
+
+    def info(self, path: str, **_: object) -> dict[str, object]:
+        return {"name": path, "size": len(Remote.content), "type": "file"}
+
+    def ls(self, path: str, detail: bool = True, **_: object) -> list[object]:
+        return [self.info(path) if detail else path]
+
+    def _open(self, path: str, mode: str = "rb", **_: object) -> Remote:
+        return Remote(self, path, mode, cache_type="bytes", size=len(Remote.content))
+
+
+def test_files_of_remote_storage_are_read_in_pieces() -> None:
+    fsspec.register_implementation("remote", RemoteFiles, clobber=True)
+    files = find_files(["remote://bucket/a.txt"])
+    assert read_all(files, 10**6) == read_all(files, 4) == ["one\ntwo", "three"]
