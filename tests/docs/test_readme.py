@@ -50,6 +50,7 @@ def test_the_tables_say_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> No
         assert f"<!-- {mark} -->\n| task |" in results
     for text in (README, results):
         assert "<!-- desk -->\n| | SST-2, accuracy |" in text
+    assert "<!-- desk-six -->\n| | SST-2, accuracy |" in results
 
 
 def test_the_tree_names_what_is_there() -> None:
