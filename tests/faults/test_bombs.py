@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import multiprocessing
-import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 from understudy.data.documents import find_files, read_documents, split_files
 from understudy.data.readers import read_file
 from understudy.errors import DataError
+from understudy.timing.machine import peak_memory
 
 MB = 1_000_000
 
@@ -38,8 +38,7 @@ def read(reader: Callable[[Path], Iterator[Any]], file: Path, results: Any) -> N
             number += 1
     except DataError as error:
         message = str(error)
-    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    results.put((number, message, (peak - before) / MB))
+    results.put((number, message, (peak_memory() - before) / MB))
 
 
 def measure(reader: Callable[[Path], Iterator[Any]], file: Path) -> tuple[int, str, float]:
