@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import sklearn.metrics
 from numpy.typing import NDArray
+from transformers import AutoTokenizer
 
 from desk import SHORT_STEPS
 from published.static import clock
@@ -80,10 +82,22 @@ def make(task: str, options: argparse.Namespace) -> Iterator[tuple[str, Path, st
     for tokens, weights in INT4.items():
         name = f"smallest-{task}-{tokens}"
         settings = {"seed": 1, "student": {"model": str(whole / "student"), "vocabulary": {"size": tokens}}}
-        record = tinybert_student(task, name, settings, FURTHER_STEPS, options)
+        record = kept(tinybert_student(task, name, settings, FURTHER_STEPS, options))
+        record["wiki_outside_percent"] = wiki_outside(options.output_dir / name / "student", options)
         artifact = export(options.output_dir / name, weights)
         for form, shown in (("int8", "int8"), ("int4", f"int4 ({weights})")):
-            yield f"4 layers of 312, {tokens:,} tokens, {shown}", artifact, form, kept(record)
+            yield f"4 layers of 312, {tokens:,} tokens, {shown}", artifact, form, record
+
+
+def wiki_outside(student: Path, options: argparse.Namespace) -> float:
+    """The percentage of held-out Wikipedia's tokens that a student reads as smaller pieces."""
+    whole = AutoTokenizer.from_pretrained(options.teachers / "sst2")
+    names, kept_names = whole.get_vocab(), AutoTokenizer.from_pretrained(student).get_vocab()
+    is_kept = np.zeros(1 + max(names.values()), bool)
+    is_kept[[number for name, number in names.items() if name in kept_names]] = True
+    texts = pq.read_table(options.assets / "wiki" / "validation.parquet")["text"].to_pylist()
+    tokens = np.concatenate(whole(texts, add_special_tokens=False, verbose=False)["input_ids"])
+    return round(100 * float(1 - is_kept[tokens].mean()), 2)
 
 
 def kept(record: dict[str, Any]) -> dict[str, Any]:

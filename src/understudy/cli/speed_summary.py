@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -19,31 +20,35 @@ def print_bench(result: StageResult) -> None:
 
     content, console = result.content, Console(stderr=True, highlight=False)
     models, rows = content["models"], content["rows"]
-    table = Table(title="Size", title_justify="left")
-    for heading in ("model", "form", "file", "smaller", "parameters", "peak memory", "score"):
-        table.add_column(heading, overflow="fold")
+    table = Table(title="Size", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("model, form, parameters", overflow="fold")
+    for heading in ("file", "peak memory", "score"):
+        table.add_column(heading, justify="left" if heading == "score" else "right")
     shown = _last_parts(models)
-    for name, one in models.items():
-        scores = ", ".join(f"{metric} {value:.3f}" for metric, value in one["scores"].items())
-        size, memory = f"{one['bytes'] / 1e6:.1f} MB", f"{one['peak_memory'] / 1e6:,.0f} MB"
-        smaller, parameters = f"{one['times_smaller']:.1f}×", f"{one['parameters'] / 1e6:.1f}M"
-        table.add_row(shown[name], one["form"], size, smaller, parameters, memory, scores)
-    console.print(table)
-    table = Table(title="Speed", title_justify="left")
-    table.add_column("texts × tokens")
-    table.add_column("model", overflow="fold")
-    for heading in ("median", "95 %", "CPU time", "speed, texts/s"):
-        table.add_column(heading, justify="right", overflow="fold")
-    for row in rows:  # two lines each, for narrow terminals
-        threads = f"{row['threads']} thread{'s' * (row['threads'] > 1)}"
+    for name, one in models.items():  # two lines each, for narrow terminals
         table.add_row(
-            f"{row['batch']} × {row['length']}\n[dim]{threads}[/]",
+            f"{shown[name]}\n[dim]{one['form']}, {one['parameters'] / 1e6:.1f}M[/]",
+            f"{one['bytes'] / 1e6:.1f} MB\n[dim]{one['times_smaller']:.1f}× smaller[/]",
+            f"{one['peak_memory'] / 1e6:,.0f} MB",
+            "\n".join(f"{metric} {value:.3f}" for metric, value in one["scores"].items()),
+        )
+    console.print(table)
+    table = Table(title="Speed", title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("model", overflow="fold")
+    for heading in ("median", "95 %", "CPU time", "speed"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    shape = None
+    for row in rows:
+        if shape != (shape := (row["threads"], row["batch"], row["length"])):
+            threads = f"{row['threads']} thread{'s' * (row['threads'] > 1)}"
+            table.add_row(f"[bold]{row['batch']} × {row['length']} tokens, {threads}[/]")
+        table.add_row(
             f"{shown[row['model']]}\n[dim]{row['flop'] / 1e6:,.0f} MFLOP[/]",
             f"{row['median_ms']:.2f} ms\n[dim]{_range(row['quartiles_ms'])}[/]",
             f"{row['p95_ms']:.2f} ms",
             f"{row['cpu_ms']:.2f} ms\n[dim]{_range(row['cpu_quartiles_ms'])}[/]",
             f"{short_speed(row) if row['model'] != next(iter(models)) else ''}\n"
-            f"[dim]{row['texts_per_second']:,.0f}/s[/]",
+            f"[dim]{row['texts_per_second']:,.0f} texts/s[/]",
             end_section=row["model"] == list(models)[-1],
         )
     console.print(table)
