@@ -8,16 +8,14 @@ from pathlib import Path
 os.environ["HF_HUB_OFFLINE"] = "1"
 # The same precision on every machine: fp32, also where bf16 would be the faster one.
 os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE"
+# Tiny models are faster on one thread, and several test processes and their commands share the machine.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 import hypothesis
 import pytest
-import torch
 from transformers import PreTrainedTokenizerFast
 
 from small_models import make_tokenizer, write_encoder
-
-# Tiny models are faster on one thread, and several test processes share the machine.
-torch.set_num_threads(1)
 
 # How long an example takes says nothing where several processes share the machine.
 hypothesis.settings.register_profile("understudy", deadline=None)
