@@ -110,8 +110,7 @@ def _settings(verb: str, arguments: list[str]) -> list[str]:
         ]
         if any(argument.endswith("/student") for argument in arguments):
             return made
-        cut = SIZES if "student.init=cut" in arguments else ()
-        return [*made, "student.num_hidden_layers=2", *cut]
+        return [*made, "student.num_hidden_layers=2", *SIZES]
     return []
 
 

@@ -627,8 +627,9 @@ def test_what_is_refused(teacher: Path, encoder: Path, tmp_path: Path) -> None:
         )
     with pytest.raises(RecipeError, match="--method must be one of tinybert, joint, patient, soft-labels"):
         understudy.distill(teacher, method="tiny", output_dir=tmp_path / "a")
+    random_start = {"student.init": "random", "student.layers": "first"}
     with pytest.raises(RecipeError, match=r"student\.layers has no effect with student\.init=random"):
-        understudy.distill(teacher, output_dir=tmp_path / "a", settings={"student.layers": "first"})
+        understudy.distill(teacher, output_dir=tmp_path / "a", settings=random_start)
     assert not (tmp_path / "a").exists()
 
 

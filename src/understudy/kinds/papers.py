@@ -190,14 +190,16 @@ def _tinybert(task: str, one: Experiment, read: Read) -> str:
             f"EMNLP, section 4.2: {one.epochs} epochs of intermediate layers at 5e-5, then 3 of predictions;",
             "batch size and learning rate are the best on dev. The constant learning rate is the published "
             "code's.",
-            "Use it with augmented rows and a general student (--student FOLDER), as the paper does.",
+            "Use it with augmented rows and a general student (--student FOLDER), as the paper does. Without",
+            "such a student, one is cut from the teacher.",
         ]
     header = [
         f"{one.title} student by TinyBERT. {STATUS}",
         *source,
         f"understudy distill teachers/{task} --task {task} --data {one.data} --output-dir students/{task}",
     ]
-    content = {"task": task, "method": "tinybert", **one.settings, "student": {"shape": "tinybert-4l-312d"}}
+    student = {"init": "cut", "shape": "tinybert-4l-312d"}
+    content = {"task": task, "method": "tinybert", **one.settings, "student": student}
     return _write(header, content | _distillation(one, read))
 
 

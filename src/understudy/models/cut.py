@@ -261,7 +261,10 @@ def check_fit(student: Any, source: Any) -> None:
             f"{known_families(lambda one: one.parts)}). Use student.init=random, or register_family."
         )
     if student.model_type != family:
-        raise RecipeError(f"a student cut from {family} must be of that family; got {student.model_type}.")
+        raise RecipeError(
+            f"a student cut from {family} must be of that family; got {student.model_type}. Use "
+            "student.init=random."
+        )
     if student.num_attention_heads != source.num_attention_heads:
         raise RecipeError(
             f"a cut keeps the source's {source.num_attention_heads} heads; got "
@@ -272,5 +275,6 @@ def check_fit(student: Any, source: Any) -> None:
         if size > _sizes(source)[axis]:
             raise RecipeError(
                 f"a cut can only be narrower: {axis.replace('_', ' ')} of the source is "
-                f"{_sizes(source)[axis]}, of the student {size}."
+                f"{_sizes(source)[axis]}, of the student {size}. Choose a "
+                "narrower student, or use student.init=random."
             )

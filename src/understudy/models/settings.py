@@ -100,8 +100,8 @@ class StudentSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     shape: str | None = None
-    """A name (`tinybert-4l-312d`), or layers and width (`6l-384d`: feed-forward part four times as wide, as
-    many heads as the teacher)."""
+    """A name (`tinybert-4l-312d`), or layers and width (`6l-384d`: feed-forward part four times as wide,
+    or the teacher's if that is narrower and the student is cut; as many heads as the teacher)."""
     target: str | None = None
     """What the student may cost, e.g. `2ms, 12MB`: the largest shape within it is chosen on this machine."""
     init: Literal["random", "general", "cut"] | None = None

@@ -104,9 +104,13 @@ def student_config(settings: StudentSettings, teacher_config: Any) -> Any:
         raise RecipeError(
             "student.target has no effect here: understudy run and distill choose a shape for it."
         )
-    sizes = _shape_sizes(settings.shape, teacher_config) | settings.sizes
-    if settings.start == "cut":  # sizes that are not given stay the same
-        sizes = own_sizes(teacher_config) | sizes
+    sizes = _shape_sizes(settings.shape, teacher_config)
+    if settings.start == "cut":  # sizes that are not given stay the same, and a cut is nowhere wider
+        own = own_sizes(teacher_config)
+        if "intermediate_size" in sizes:
+            sizes["intermediate_size"] = min(sizes["intermediate_size"], own["intermediate_size"])
+        sizes = own | sizes
+    sizes |= settings.sizes
     missing = {"num_hidden_layers", "hidden_size"} - set(sizes)
     if missing:
         raise RecipeError(

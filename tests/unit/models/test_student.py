@@ -85,6 +85,15 @@ def test_a_family_with_bound_sizes_is_refused_and_bert_serves() -> None:
     assert (config.vocab_size, config.hidden_size) == (77, 312)
 
 
+def test_a_cut_is_nowhere_wider_than_its_source() -> None:
+    teacher = BertConfig(hidden_size=32, intermediate_size=64, num_attention_heads=2)
+    assert student_config(StudentSettings(shape="1l-32d", init="cut"), teacher).intermediate_size == 64
+    assert student_config(StudentSettings(shape="1l-12d", init="cut"), teacher).intermediate_size == 48
+    assert student_config(StudentSettings(shape="1l-32d"), teacher).intermediate_size == 128
+    wanted = StudentSettings(shape="1l-32d", init="cut", intermediate_size=20)
+    assert student_config(wanted, teacher).intermediate_size == 20
+
+
 def test_free_shapes() -> None:
     config = student_config(StudentSettings(shape="3l-96d"), BertConfig())
     assert (config.num_hidden_layers, config.hidden_size) == (3, 96)
