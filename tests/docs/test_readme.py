@@ -54,7 +54,7 @@ def test_the_tables_say_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_tree_names_what_is_there() -> None:
-    tree = README.split("## The tree")[1].split("```text\n")[1].split("```")[0]
+    tree = README.split("## Repository layout")[1].split("```text\n")[1].split("```")[0]
     named = {line.split()[0] for line in tree.splitlines() if line.startswith("  ")}
     folders = {f"{path.name}/" for path in (ROOT / "src" / "understudy").iterdir() if path.is_dir()}
     assert named >= folders - {"__pycache__/"}

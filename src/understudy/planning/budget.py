@@ -138,10 +138,14 @@ def _features(shape: Shape) -> NDArray[np.float64]:
 def candidate_shapes(config: Any, *, cut: bool = False) -> list[Shape]:
     """Return the shapes that a student of a teacher may get, the smallest first.
 
+    They have at most half of the teacher's layers: more make a student of a given size narrow and slow, and
+    not better (docs/LOG.md).
+
     Args:
         cut: leave out those whose feed-forward part is wider than the teacher's.
     """
-    layers = [count for count in _LAYERS if count <= config.num_hidden_layers] or [1]
+    half = (config.num_hidden_layers + 1) // 2
+    layers = [count for count in _LAYERS if count <= half] or [half]
     widths = [one for one in _widths(config) if not cut or 4 * one <= own_sizes(config)["intermediate_size"]]
     shapes = [Shape(count, width) for count in layers for width in widths]
     return sorted(shapes, key=_capacity)

@@ -76,8 +76,8 @@ def test_a_larger_shape_never_costs_less(one: Shape, other: Shape) -> None:
 
 
 def test_candidates_are_shapes_that_a_teacher_can_be_cut_to() -> None:
-    assert all(shape.width % 12 == 0 and shape.width <= 384 and shape.layers <= 12 for shape in SHAPES)
-    assert Shape(12, 384) in SHAPES
+    assert all(shape.width % 12 == 0 and shape.width <= 384 and shape.layers <= 6 for shape in SHAPES)
+    assert Shape(6, 384) in SHAPES
     assert [shape.layers * shape.width**2 for shape in SHAPES] == sorted(
         shape.layers * shape.width**2 for shape in SHAPES
     )
@@ -111,6 +111,12 @@ def test_a_factorised_embedding_does_not_grow_with_the_width() -> None:
     costs = fit_costs([(shape, cost(shape, 1_000)) for shape in TIMED], 30_522, 128)
     for shape in SHAPES:
         assert costs.predict(shape).megabytes == pytest.approx(cost(shape, 30_522).megabytes, rel=0.02)
+
+
+@pytest.mark.parametrize(("layers", "deepest"), [(1, 1), (2, 1), (3, 2), (4, 2), (24, 12)])
+def test_a_student_has_half_of_its_teachers_layers_at_most(layers: int, deepest: int) -> None:
+    config = BertConfig(hidden_size=384, num_hidden_layers=layers, num_attention_heads=12)
+    assert max(shape.layers for shape in candidate_shapes(config)) == deepest
 
 
 def test_a_narrow_feed_forward_part_cannot_be_cut_wider() -> None:
