@@ -116,10 +116,11 @@ def draw(found: dict[str, Any]) -> None:
                     away = [[score["value"] - score["low"]], [score["high"] - score["value"]]]
                     colour = "0.5" if is_teacher else "C0" if model == run["chosen"] else "C1"
                     axis.errorbar(one[key], score["value"], away, fmt="o", color=colour, capsize=2)
-                    axis.annotate(
-                        label, (one[key], score["value"]), (6, 4), textcoords="offset points", fontsize=8
-                    )
+                    place = (6, 4) if len(drawn) % 2 else (6, -18)  # neighbours may overlap
+                    at = (one[key], score["value"])
+                    axis.annotate(label, at, place, textcoords="offset points", fontsize=8)
             axis.set(xscale="log", xlabel=unit, title=task)
+            axis.xaxis.set_major_formatter("{x:g}")
             axis.margins(x=0.25)
         row[0].set_ylabel(metric)
     figure.tight_layout()
