@@ -149,6 +149,7 @@ def test_a_teacher_of_one_label_for_a_text_is_refused(encoder: Path, tmp_path: P
     with pytest.raises(ModelError, match="its problem_type is single_label_classification"):
         understudy.distill(
             tmp_path / "one",
+            student="1l-16d",
             task="multi-label",
             output_dir=tmp_path / "out",
             settings={"data.train": file, "data.dev": file},
