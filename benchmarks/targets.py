@@ -97,9 +97,7 @@ def draw(found: dict[str, Any]) -> None:
 
     figure, panels = plt.subplots(len(TASKS), 2, figsize=(9, 7), sharey="row")
     for (task, metric), row in zip(TASKS.items(), panels, strict=True):
-        for axis, key, unit in zip(
-            row, ("milliseconds", "megabytes"), ("ms for one text", "MB"), strict=True
-        ):
+        for axis, (key, unit) in zip(row, UNITS.items(), strict=True):
             drawn: set[str] = set()
             for name, run in found.items():
                 if not name.startswith(f"{task}-"):
