@@ -77,7 +77,8 @@ def make(task: str, options: argparse.Namespace) -> Iterator[tuple[str, Path, st
         The name of a form of a student, its artifact, the form, and its record.
     """
     whole = options.output_dir / f"desk-{task}-cut-1"
-    record = tinybert_student(task, whole.name, {"seed": 1}, SHORT_STEPS, options)
+    steps = dict(zip(("intermediate", "prediction"), SHORT_STEPS, strict=True))
+    record = tinybert_student(task, whole.name, {"seed": 1}, steps, options)
     yield BASE, export(whole, "embeddings"), "int8", kept(record)
     for tokens, weights in INT4.items():
         name = f"smallest-{task}-{tokens}"

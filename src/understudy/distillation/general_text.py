@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, TrainingArguments, set_seed
 
 from understudy.data.corpus import HELD_OUT, TRAIN, open_corpus
 from understudy.distillation.layers import LayerRows, learn_layers
-from understudy.distillation.rows import SAMPLE_ROWS, choose_attention, sample_batches
+from understudy.distillation.rows import choose_attention, sample_batches
 from understudy.distillation.runs import whole_batch
 from understudy.errors import DataError, ModelError, RecipeError
 from understudy.models.pretrained import check_max_length, hash_tokenizer, load_encoder, load_tokenizer
@@ -98,13 +98,12 @@ def prepare_general(recipe: Recipe, output_dir: Path) -> GeneralRun:
     seed = arguments.seed if arguments.data_seed is None else arguments.data_seed
     rows = LayerRows(tokenizer, EndlessRows(blocks[TRAIN], num_read, seed), blocks[HELD_OUT])
     set_seed(arguments.seed)
-    sample = range(min(SAMPLE_ROWS, len(rows.train)))
     student, channels = load_student(
         recipe.student,
         recipe.tokenizer_model,
         None,
         None,
-        sample=lambda: sample_batches(tokenizer, rows.train, sample),
+        sample=lambda: sample_batches(tokenizer, rows.train, range(len(rows.train))),
         dropout=recipe.dropout,
         attention=choose_attention(recipe, arguments),
     )

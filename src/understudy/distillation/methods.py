@@ -89,7 +89,7 @@ def check_distillation(run: Distillation) -> None:
                 build_arguments(choose_on_dev(choice.training, run.prepared.task), run.output_dir)
             except RecipeError as error:
                 raise RecipeError(f"{name}.{error}") from None
-    student, channels = start_student(recipe, run.prepared, arguments, sample_rows=1)
+    student, channels = start_student(recipe, run.prepared, arguments, draft=True)
     check_max_length(student.config, run.prepared.tokenizer, recipe.max_length)
     if recipe.prediction is not None:
         _check_vectors(recipe.prediction, run.prepared.task.kind.vector_size(student.config))

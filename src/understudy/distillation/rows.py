@@ -150,22 +150,24 @@ def _encode_train(
     return concatenate_datasets(parts), len(parts[0]) if len(parts) == 2 else 0
 
 
-# Number of texts used to cut a narrower student, and their batch size.
-SAMPLE_ROWS = 512
-
-
+# The text that a student is cut and fitted by, and its batch size.
+_SAMPLE_TOKENS = 20_000
 _SAMPLE_BATCH = 32
 
 
 def start_student(
-    recipe: Recipe, prepared: Prepared, arguments: TrainingArguments, *, sample_rows: int = SAMPLE_ROWS
+    recipe: Recipe, prepared: Prepared, arguments: TrainingArguments, *, draft: bool = False
 ) -> tuple[PreTrainedModel, Tensor | None]:
     """Initialise the student according to a recipe; new weights are drawn from torch's random state.
+
+    Args:
+        draft: whether any weights will do, because only shapes are looked at, or steps are timed.
 
     Returns:
         The student, and the teacher's channels if its own were cut from them.
     """
-    chosen = np.random.default_rng(recipe.seed).permutation(len(prepared.train))[:sample_rows].tolist()
+    places = np.random.default_rng(recipe.seed).permutation(len(prepared.train))
+    chosen = places[: 1 if draft else _SAMPLE_TOKENS].tolist()
     return load_student(
         recipe.student,
         recipe.tokenizer_model,
@@ -174,17 +176,30 @@ def start_student(
         sample=lambda: sample_batches(prepared.tokenizer, prepared.train, chosen),
         dropout=recipe.dropout,
         attention=choose_attention(recipe, arguments),
+        fit=not draft,
     )
 
 
 def sample_batches(
     tokenizer: PreTrainedTokenizerFast, rows: Any, places: Sequence[int]
 ) -> Iterator[dict[str, Tensor]]:
-    """Yield some rows as batches of encoder inputs; a question's choices become separate texts."""
+    """Yield rows as batches of encoder inputs, as many as hold enough text; choices become separate texts."""
+    chosen, num_tokens = [], 0
+    for place in places:
+        chosen.append(rows[place])
+        num_tokens += _num_tokens(chosen[-1])
+        if num_tokens >= _SAMPLE_TOKENS:
+            break
+    chosen.sort(key=_num_tokens)  # little padding
     collate = Collator(tokenizer)
-    for start in range(0, len(places), _SAMPLE_BATCH):
-        batch = collate([rows[place] for place in places[start : start + _SAMPLE_BATCH]])
+    for start in range(0, len(chosen), _SAMPLE_BATCH):
+        batch = collate(chosen[start : start + _SAMPLE_BATCH])
         yield {name: batch[name].flatten(0, -2) for name in batch if name in ENCODER_INPUTS}
+
+
+def _num_tokens(row: Mapping[str, Any]) -> int:
+    ids = row["input_ids"]
+    return sum(map(len, ids)) if ids and isinstance(ids[0], list) else len(ids)
 
 
 def choose_attention(recipe: Recipe, arguments: TrainingArguments) -> str | None:

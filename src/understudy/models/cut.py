@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
@@ -28,6 +29,30 @@ from understudy.models.settings import LayerChoice
 # H hidden size, N heads, D head size, F feed-forward neurons
 
 Axis = Literal["hidden", "query_key", "value", "feed_forward"]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What a student keeps of its source.
+
+    Attributes:
+        layers: source layers, counted from 1, in the order of the student's.
+        hidden: the hidden channels, the same ones in every layer.
+        kept: the kept places of the other axes by axis and source layer; empty if the student is as wide.
+    """
+
+    layers: tuple[int, ...]
+    hidden: Tensor
+    kept: Mapping[tuple[Axis, int], Tensor]
+
+    def channels(self, axis: Axis, layer: int) -> Tensor | slice:
+        """Return the kept places of an axis in a source layer."""
+        return self.kept.get((axis, layer), slice(None))
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the student computes exactly what its source does, as far as it goes."""
+        return not self.kept and self.layers == tuple(range(1, len(self.layers) + 1))
 
 
 def choose_layers(choice: LayerChoice | Sequence[int], num_layers: int, num_source: int) -> tuple[int, ...]:
@@ -67,7 +92,7 @@ def cut_weights(
     source: PreTrainedModel,
     layers: Sequence[int],
     sample: Callable[[], Iterable[Mapping[str, Tensor]]],
-) -> Tensor:
+) -> Cut:
     """Copy the source's weights to a student's encoder: embeddings, pooler and the chosen layers.
 
     Args:
@@ -76,7 +101,7 @@ def cut_weights(
         sample: returns batches of text to measure activations on; not called if nothing is removed.
 
     Returns:
-        The source's hidden channels that the student keeps.
+        What the student keeps of its source.
     """
     check_fit(student.config, source.config)
     wanted, whole = _sizes(student.config), _sizes(source.config)
@@ -95,8 +120,7 @@ def cut_weights(
             f"the source's embeddings of {source.config.embedding_size} are projected to its width; a "
             "student of that very width cannot be cut from it. Choose another student.hidden_size."
         )
-    # Keep the scale of the scores: the sum over fewer dimensions must still be divided by the source's √D.
-    scale = (wanted["query_key"] / whole["query_key"]) ** 0.5
+    scale = query_scale(student.config, source.config)
     # Parameters of the student that a plain encoder does not have, if its class names any.
     beside: tuple[str, ...] = getattr(student, "beside_encoder", ())
     cut = {}
@@ -122,7 +146,28 @@ def cut_weights(
             )
         cut[name] = value
     student.base_model.load_state_dict(cut, strict=not beside)
-    return kept.get(("hidden", 0), torch.arange(whole["hidden"]))
+    hidden = kept.pop(("hidden", 0), torch.arange(whole["hidden"]))
+    return Cut(tuple(layers), hidden, kept)
+
+
+def query_scale(student: Any, source: Any) -> float:
+    """Return the factor of a student's queries, given both configs.
+
+    It keeps the scale of the scores: the sum over fewer dimensions must still be divided by the source's √D.
+    """
+    return float((_sizes(student)["query_key"] / _sizes(source)["query_key"]) ** 0.5)
+
+
+def layer_modules(model: PreTrainedModel) -> dict[int, dict[str, nn.Module]]:
+    """Return the linear modules of every layer, counted from 1, by their names in `LayerParts`."""
+    parts = vars(_parts_of(model.config))
+    found: dict[int, dict[str, nn.Module]] = {}
+    for name, module in model.base_model.named_modules():
+        for part, path in parts.items():
+            match = re.search(rf"\.layer\.(\d+)\.{re.escape(path)}$", f".{name}")
+            if match:
+                found.setdefault(int(match[1]) + 1, {})[part] = module
+    return found
 
 
 def measure_activations(
@@ -132,7 +177,6 @@ def measure_activations(
 
     Layers are counted from 1; hidden channels, summed over all layers, are at 0.
     """
-    parts = _parts_of(model.config)
     sums: dict[tuple[str, int], Tensor] = {}
     mask = torch.empty(0)
     hooks = []
@@ -147,11 +191,9 @@ def measure_activations(
         else:
             hooks.append(module.register_forward_hook(lambda _, __, output: add(part, layer, output)))
 
-    for name, module in model.base_model.named_modules():
+    for layer, modules in layer_modules(model).items():
         for part in ("query", "key", "value", "down"):
-            found = re.search(rf"\.layer\.(\d+)\.{re.escape(getattr(parts, part))}$", f".{name}")
-            if found:
-                watch(module, part, int(found[1]) + 1)
+            watch(modules[part], part, layer)
     training = model.training
     model.train(False)
     try:

@@ -113,6 +113,9 @@ class StudentSettings(BaseModel):
     """The model that a student is cut from, e.g. the pretrained model. Defaults to the teacher."""
     layers: LayerChoice | list[int] | None = None
     """The source layers that a cut keeps: `first`, `spaced`, `last` or a list. Defaults to `spaced`."""
+    fit: bool | None = None
+    """Whether the linear layers of a cut are fitted to its source by least squares, on a sample of the rows.
+    Defaults to yes."""
     family: str | None = None
     """`bert`, or None for the teacher's own family."""
     num_hidden_layers: Size | None = None
@@ -291,11 +294,11 @@ def check_start(settings: StudentSettings) -> None:
     mine = {
         "random": ("shape", "family", *SIZES),
         "general": ("model",),
-        "cut": ("shape", "source", "layers", *SIZES),
+        "cut": ("shape", "source", "layers", "fit", *SIZES),
     }[start]
     given = [
         name
-        for name in ("shape", "family", "model", "source", "layers", *SIZES)
+        for name in ("shape", "family", "model", "source", "layers", "fit", *SIZES)
         if getattr(settings, name) is not None and name not in mine
     ]
     if given and "model" in (given[0], *mine):
@@ -307,7 +310,7 @@ def check_start(settings: StudentSettings) -> None:
     if given:
         raise RecipeError(
             f"student.{given[0]} has no effect with student.init={start}. Leave it out, or say student.init="
-            f"{'cut' if given[0] in ('source', 'layers') else 'random'}."
+            f"{'cut' if given[0] in ('source', 'layers', 'fit') else 'random'}."
         )
     if start == "general" and settings.model is None:
         raise RecipeError("student.init=general needs student.model: a folder or a hub name.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from understudy.models.families import (
     named_sizes,
     own_sizes,
 )
+from understudy.models.fit import fit_layers
 from understudy.models.pretrained import (
     build_model,
     load_config,
@@ -32,6 +34,8 @@ from understudy.models.pretrained import (
 from understudy.models.settings import SHAPES, StudentSettings, check_start, check_width, parse_shape
 from understudy.models.vocabulary import trim_model
 
+logger = logging.getLogger(__name__)
+
 
 def load_student(
     settings: StudentSettings,
@@ -42,14 +46,16 @@ def load_student(
     sample: Callable[[], Iterable[Mapping[str, Tensor]]],
     dropout: float | None = None,
     attention: str | None = None,
+    fit: bool = True,
 ) -> tuple[PreTrainedModel, Tensor | None]:
     """Load a student with the task's head: randomly initialised, saved, or cut.
 
     Args:
         task: the task, or None for a student without a head.
         teacher: its config gives vocabulary, positions and family; its tokenizer is used for both.
-        sample: returns batches of encoder inputs, used to cut a narrower student.
+        sample: returns batches of encoder inputs, used to cut a narrower student and to fit it.
         dropout, attention: see `load_model`.
+        fit: whether a cut is fitted to its source, unless the settings say no.
 
     Returns:
         The student, and the teacher's channels that its own correspond to, if it was cut from the teacher or
@@ -85,10 +91,17 @@ def load_student(
         check_vocabulary(settings.source, teacher)
     choice = settings.layers or "spaced"
     layers = choose_layers(choice, config.num_hidden_layers, source.config.num_hidden_layers)
-    channels = cut_weights(student, source, layers, sample)
+    cut = cut_weights(student, source, layers, sample)
+    if fit and settings.fit is not False and not cut.is_copy:
+        fitted = fit_layers(student, source, cut, sample())
+        logger.info(
+            "The cut is fitted to its source on %s tokens: its hidden states differ by %.3g instead of %.3g "
+            "(mean square).",
+            *(f"{fitted.tokens:,}", fitted.after, fitted.before),
+        )
     if task is not None:
-        task.kind.finish_cut(student, channels, source.config)
-    return student, channels if source.config.hidden_size == teacher_config.hidden_size else None
+        task.kind.finish_cut(student, cut.hidden, source.config)
+    return student, cut.hidden if source.config.hidden_size == teacher_config.hidden_size else None
 
 
 def base_config(settings: StudentSettings, teacher: str) -> Any:

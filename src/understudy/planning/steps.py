@@ -218,7 +218,7 @@ def cost_of_distillation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     run = Distillation(recipe, prepared, folder, hash_model(recipe.teacher))
     check_distillation(run)
     teacher_config = load_config(recipe.teacher)
-    student, _ = start_student(recipe, prepared, arguments, sample_rows=1)
+    student, _ = start_student(recipe, prepared, arguments, draft=True)
     stages = stage_choices(recipe)
     parts = _answers(run, teacher_config, folder)
     for name, choices in stages.items():

@@ -143,7 +143,7 @@ def test_values_and_their_output_keep_the_same_dimensions(family: str) -> None:
                 value.view(num_heads, head_size, -1)[:, dead] = 0.0
     width = num_heads * (head_size - len(dead))
     student = make(family, num_hidden_layers=2, hidden_size=width)
-    channels = cut_weights(student, source, (1, 2), sample)
+    channels = cut_weights(student, source, (1, 2), sample).hidden
     alive = [place for place in range(head_size) if place not in dead]
     kept = torch.cat([torch.tensor(alive) + head * head_size for head in range(num_heads)])
     cut, whole = student.base_model.state_dict(), source.base_model.state_dict()
@@ -164,7 +164,7 @@ def test_hidden_channels_are_those_with_the_largest_mean() -> None:
     )
     assert torch.allclose(activations["hidden", 0], expected, rtol=1e-5)
     student = make("bert", num_hidden_layers=2, hidden_size=12)
-    channels = cut_weights(student, source, (1, 2), sample)
+    channels = cut_weights(student, source, (1, 2), sample).hidden
     best = activations["hidden", 0].topk(12).indices.sort().values
     assert torch.equal(channels, best)
     assert torch.equal(
