@@ -9,10 +9,11 @@ SST-2, CoLA, MRPC, RTE and STS-B, three seeds each:
 - `long`, `augmented`: the cut for 600 and 300 steps (RTE 200 and 200), on the training set and on its
   variants, as in `augmented.py`;
 - `six`: 6 layers of 384 (23M) cut from the teacher, 600 and 300 steps (MRPC and RTE 200 and 200);
-- `fitted-4`, `fitted-6`: 4 layers of 312 and 6 of 384, cut from the teacher and fitted to it by least squares
-  before the first step; the ways before were not fitted. Their steps are in FITTED_STEPS;
-- `int8`, `shipped-six`, `shipped-4`, `shipped-6`: the students of `long`, `six`, `fitted-4` and `fitted-6`,
-  exported and scored as shipped.
+- `fitted`: 4 layers of 312, cut from the teacher and fitted to it by least squares before the first step
+  (`student.fit`; the ways before are not), for FITTED_STEPS. Tasks of pairs also read those of other tasks,
+  as text without labels. CoLA's teacher learns for two epochs here (`training.num_train_epochs=2`);
+- `int8`, `shipped-six`, `shipped-fitted`: the students of `long`, `six` and `fitted`, exported and scored as
+  shipped.
 
     python benchmarks/augment_rows.py --output-dir augmented
     python benchmarks/desk.py --general students/general --augmented augmented --jobs 2
@@ -28,6 +29,7 @@ a few steps of each way on MRPC and writes no results.
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import shlex
@@ -47,34 +49,25 @@ PATIENT = ("labels", "soft-labels", "pkd-skip")
 STARTS = ("random", "cut", "general")
 LONG = ("long", "augmented")
 SIX, SHIPPED_SIX = "six", "shipped-six"  # no name may be the start of another's
-FITTED = {"fitted-4": "tinybert-4l-312d", "fitted-6": "6l-384d"}
-SHIPPED_FITTED = {"shipped-4": "fitted-4", "shipped-6": "fitted-6"}
-WAYS = (*PATIENT, *STARTS, *LONG, SIX, *FITTED)
-SHORT_STEPS, LONG_STEPS = (200, 200), (600, 300)
-SHIPPED = ("int8", SHIPPED_SIX, *SHIPPED_FITTED)
+FITTED, SHIPPED_FITTED = "fitted", "shipped-fitted"
+WAYS = (*PATIENT, *STARTS, *LONG, SIX, FITTED)
+SHIPPED = {"int8": "long", SHIPPED_SIX: SIX, SHIPPED_FITTED: FITTED}
 # The last that was made counts.
 KEPT = (
     ("kept_of_teacher_percent", "int8"),
-    ("kept_of_teacher_percent", "shipped-4"),
+    ("kept_of_teacher_percent", SHIPPED_FITTED),
     ("kept_of_teacher_percent_6", SHIPPED_SIX),
-    ("kept_of_teacher_percent_6", "shipped-6"),
 )
+SHORT_STEPS, LONG_STEPS = (200, 200), (600, 300)
 FITTED_STEPS = {
-    "fitted-4": {
-        "sst2": (900, 400),
-        "cola": (1200, 400),
-        "mrpc": (300, 200),
-        "rte": (300, 200),
-        "stsb": (600, 300),
-    },
-    "fitted-6": {
-        "sst2": (600, 300),
-        "cola": (900, 300),
-        "mrpc": (200, 200),
-        "rte": (200, 200),
-        "stsb": (400, 200),
-    },
+    "sst2": (900, 400),
+    "cola": (400, 300),
+    "mrpc": (200, 200),
+    "rte": (300, 200),
+    "stsb": (600, 300),
 }
+# Of the rows that a student reads, beside pairs of other tasks.
+LABELLED_SHARE = {"mrpc": 0.5, "rte": 0.4, "stsb": 0.4}
 LEFT_OUT = {("rte", "long")}  # its steps take five times as long as CoLA's
 SHORT = {("rte", "augmented"), ("rte", SIX), ("mrpc", SIX)}
 
@@ -129,11 +122,8 @@ def main() -> None:
 
 def shipped_way(task: str, shipped: str) -> str:
     """The way whose students are exported as `int8` or `shipped-six`."""
-    if shipped in SHIPPED_FITTED:
-        return SHIPPED_FITTED[shipped]
-    if shipped == SHIPPED_SIX:
-        return SIX
-    return "cut" if (task, "long") in LEFT_OUT else "long"
+    way = SHIPPED[shipped]
+    return "cut" if (task, way) in LEFT_OUT else way
 
 
 def kept(results: dict[str, Any], shipped: str) -> float:
@@ -187,9 +177,11 @@ def learn(task: str, way: str, seed: int, options: argparse.Namespace) -> dict[s
     elif way == SIX:
         settings["student"] = {"shape": "6l-384d", "init": "cut"}
         settings["intermediate.training.learning_rate"] = 5e-4  # it begins nearer to its teacher
-    elif way in FITTED:
-        settings["student"] = {"shape": FITTED[way], "init": "cut"}
+    elif way == FITTED:
         settings["intermediate.training.learning_rate"] = 3e-4
+        if task in LABELLED_SHARE:
+            settings["data.unlabelled"] = [str(write_other_pairs(task, options))]
+            settings["data.labelled_share"] = LABELLED_SHARE[task]
     if way in ("cut", SIX, *LONG):
         settings["student.fit"] = False
     layers, predictions = step_counts(task, way)
@@ -199,9 +191,30 @@ def learn(task: str, way: str, seed: int, options: argparse.Namespace) -> dict[s
 
 def step_counts(task: str, way: str) -> tuple[int, int]:
     """How many steps a way takes: of the layers, and of the predictions."""
-    if way in FITTED:
-        return FITTED_STEPS[way][task]
+    if way == FITTED:
+        return FITTED_STEPS[task]
     return LONG_STEPS if way in (*LONG, SIX) and (task, way) not in SHORT else SHORT_STEPS
+
+
+def write_other_pairs(task: str, options: argparse.Namespace) -> Path:
+    """The pairs of SICK and of the training sets of MRPC, RTE and STS-B, but for the task's own."""
+    sick, glue = options.assets / "pairs" / "sick", options.assets / "glue"
+    sources = [
+        (sick / "SICK_train.txt", 1),
+        (sick / "SICK_test_annotated.txt", 1),
+        *((glue / "STS-B" / "train.tsv", 7) for _ in range(task != "stsb")),
+        *((glue / "MRPC" / "train.tsv", 3) for _ in range(task != "mrpc")),
+        *((glue / "RTE" / "train.tsv", 1) for _ in range(task != "rte")),
+    ]
+    path = Path(options.output_dir) / f"other-pairs-{task}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "text_pair"])
+        for source, first in sources:
+            for line in source.read_text("utf-8-sig").splitlines()[1:]:
+                writer.writerow(line.split("\t")[first : first + 2])
+    return path
 
 
 def ship(results: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:

@@ -158,8 +158,18 @@ def desk_table(results: dict) -> str:
 
 def desk_six_table(results: dict) -> str:
     """The student of 6 layers of 384 on every task, beside its own teachers."""
-    runs = {task: _runs(results, f"{task}-six-")[0] for task in DESK_TASKS}
-    shipped = {task: _runs(results, f"{task}-shipped-six-")[0] for task in DESK_TASKS}
+    return _student_table(results, "six", "6 layers of 384")
+
+
+def desk_fitted_table(results: dict) -> str:
+    """The fitted student of 4 layers of 312 on every task, beside its own teachers."""
+    return _student_table(results, "fitted", "4 layers of 312")
+
+
+def _student_table(results: dict, way: str, shape: str) -> str:
+    """One student on every task: fp32, int8, and its steps."""
+    runs = {task: _runs(results, f"{task}-{way}-")[0] for task in DESK_TASKS}
+    shipped = {task: _runs(results, f"{task}-shipped-{way}-")[0] for task in DESK_TASKS}
     metrics = {task: next(iter(run["scores"])) for task, run in runs.items()}
     teachers = [runs[task]["teacher"][metrics[task]] for task in DESK_TASKS]
 
@@ -178,11 +188,28 @@ def desk_six_table(results: dict) -> str:
         f"| | {' | '.join(heads)} | average | of the teacher |",
         f"|---|{'---|' * (len(heads) + 2)}",
         line("teacher, 12 layers of 384", teachers, [f"{one:.3f}" for one in teachers]),
-        scored("6 layers of 384, fp32", runs),
-        scored("6 layers of 384, **int8**", shipped),
+        scored(f"{shape}, fp32", runs),
+        scored(f"{shape}, **int8**", shipped),
     ]
     steps = [" + ".join(map(str, runs[task]["steps"].values())) for task in DESK_TASKS]
     lines.append(f"| steps | {' | '.join(steps)} | | |")
+    return "\n".join(lines) + "\n"
+
+
+def fit_table(results: dict) -> str:
+    """A start, its held-out losses before and after the steps, and its score."""
+    lines = [
+        "| task | start | hidden states, before: layers 1 to 4 | after | score (95 %) | teacher |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, run in results.items():
+        task, start, steps, _ = name.split("-")
+        metric, figure = next(iter(run["scores"].items()))
+        score = f"{figure['value']:.3f} ({figure['low']:.3f}–{figure['high']:.3f})"
+        states = [loss for term, loss in run["held_out"].items() if term.startswith("hidden_")]
+        before, after = (", ".join(f"{loss[when]:.3f}" for loss in states) for when in ("first", "last"))
+        cells = [f"{NAMES[task]}, {metric}", f"{start}, {steps}", before, after, score]
+        lines.append(f"| {' | '.join(cells)} | {run['teacher'][metric]:.3f} |")
     return "\n".join(lines) + "\n"
 
 
@@ -448,6 +475,8 @@ TABLES = {
     "augment-examples": ("augment_rows", augment_examples),
     "desk": ("desk", desk_table),
     "desk-six": ("desk", desk_six_table),
+    "desk-fitted": ("desk", desk_fitted_table),
+    "fit": ("fit", fit_table),
     "desk-seeds": ("desk", desk_seeds_table),
     "desk-commands": ("desk", desk_commands),
     "ablations": ("ablations", ablation_tables),

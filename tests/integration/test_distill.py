@@ -396,7 +396,8 @@ def test_all_in_one_sum_for_every_kind(kind: str, encoder: Path, tmp_path: Path)
         method="joint",
         student="1l-16d",
         output_dir=tmp_path / "joint",
-        settings=method_settings(("joint",), max_steps=2 * example.steps),
+        # A fitted student begins with layers so near that they part again while their weight falls.
+        settings=method_settings(("joint",), max_steps=2 * example.steps) | {"student.fit": False},
     )
     losses = joint.content["stages"]["joint"]["losses"]
     terms = ["embeddings", "attention_1", "hidden_1", "predictions", "labels"]
