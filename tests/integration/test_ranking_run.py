@@ -95,7 +95,8 @@ def test_a_student_learns_the_order_of_its_teacher(finished: Path) -> None:
 
 
 def test_passages_are_ordered(finished: Path) -> None:
-    predictor = Predictor(finished / "artifact")
+    # In int8 the passages of a batch share one scale of activations, so that one alone differs a little.
+    predictor = Predictor(finished / "artifact", model="fp32")
     found = predictor.rank("bad cat", PASSAGES, top=4)
     assert len(found) == 4
     assert "cat" in PASSAGES[found[0][0]]
