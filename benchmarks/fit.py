@@ -2,8 +2,7 @@
 
 For each task, `tinybert-4l-312d` is cut from its teacher and goes through both stages of TinyBERT for equally
 many steps: from the weights as they were cut, with a rate of 1e-3 for the layers (`cut`); with each linear
-layer fitted, at the 3e-4 of the recipes (`fitted`) and at 1e-3 (`faster`). SST-2 has 2,500 rows, as in
-`quickstart`.
+layer fitted, at the 3e-4 of the recipes (`fitted`) and at 1e-3 (`faster`). SST-2 has 2,500 rows.
 
     python benchmarks/fit.py --teachers teachers --assets ../shared/assets --output-dir students
     python benchmarks/fit.py --teachers teachers --assets ../shared/assets --tasks sst2 --steps 156+156
