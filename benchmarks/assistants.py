@@ -10,7 +10,6 @@ layers of 384 that learns its predictions, and 4 layers of 312 that are cut from
 - `direct`: 4 layers of 312 cut from the 12-layer teacher, both stages with as many steps.
 
     python benchmarks/assistants.py --minilm FOLDER --teachers teachers --assets ../shared/assets
-    python benchmarks/assistants.py --minilm FOLDER --ship    # export `soft` and `assisted` to int8
 
 Runs that are already in the output folder are not made again, so the script can be stopped and run again, and
 several can run side by side. `--tasks`, `--ways` and `--seeds` choose a part. `--quick` makes a few steps of
@@ -21,19 +20,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
-import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from runs import RECORD, collect, finish, git_commit, machine, settings_options, show_means, students_parser
+from runs import collect, finish, settings_options, show_means, students_parser
 
 RESULTS = Path(__file__).parent / "results" / "assistants.json"
 TASKS = {"sst2": "accuracy", "cola": "matthews", "mrpc": "f1", "rte": "accuracy", "stsb": "pearson"}
 WAYS = ("labels", "soft", "assisted", "four-labels", "direct")
-SHIPPED = ("soft", "assisted")
 SIX_STEPS = {"sst2": 2000, "cola": 1300, "mrpc": 460, "rte": 400, "stsb": 720}
 FOUR_STEPS = {
     "sst2": (2000, 1000),
@@ -56,11 +50,9 @@ COMMON = {
 def main() -> None:
     parser = students_parser(__doc__)
     parser.add_argument("--minilm", type=Path, required=True, help="folder of all-MiniLM-L6-v2")
-    parser.add_argument("--artifacts", type=Path, default=Path("artifacts"))
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
-    parser.add_argument("--ship", action="store_true", help="export what was learnt, and score it in int8")
     options = parser.parse_args()
     if options.quick:
         options.output_dir /= "quick"  # so that no real run takes them for its own
@@ -69,21 +61,9 @@ def main() -> None:
     for seed in options.seeds:
         for task in options.tasks:
             for way in options.ways:
-                if not options.ship:
-                    learn(task, way, seed, options)
-                elif way in SHIPPED and folder(task, way, seed, options).joinpath(RECORD).exists():
-                    export(task, way, seed, options)
+                learn(task, way, seed, options)
                 results = collect(RESULTS, options)
-    for name, way in (
-        ("kept_of_teacher_percent", "int8-assisted"),
-        ("kept_of_teacher_percent_6", "int8-soft"),
-    ):
-        if all(f"{task}-{way}-1" in results for task in TASKS):
-            results[name] = kept(results, way)
-            print(name, results[name], file=sys.stderr)
-    RESULTS.write_text(json.dumps(dict(sorted(results.items())), indent=2) + "\n", "utf-8")
-    shown = (*WAYS, *(f"int8-{way}" for way in SHIPPED))
-    show_means(results, [f"{task}-{way}" for task in TASKS for way in shown])
+    show_means(results, [f"{task}-{way}" for task in TASKS for way in WAYS])
     print(json.dumps(results))
 
 
@@ -133,16 +113,6 @@ def learn(task: str, way: str, seed: int, options: argparse.Namespace) -> dict[s
     return finish([*command, "--output-dir", str(output)], output, describe)
 
 
-def kept(results: dict[str, Any], way: str) -> float:
-    """How much of the 12-layer teachers' average over tasks the students' average is, in percent."""
-    teachers, students = [], []
-    for task, metric in TASKS.items():
-        runs = [run for name, run in results.items() if name.startswith(f"{task}-{way}-")]
-        teachers.append(results[f"{task}-soft-1"]["teacher"][metric])
-        students.append(statistics.mean(run["scores"][metric]["value"] for run in runs))
-    return round(100 * sum(students) / sum(teachers), 1)
-
-
 def soft_labels(task: str, alpha: float, steps: int, rate: float) -> dict[str, Any]:
     """Settings of labels and soft labels in one sum."""
     settings = {
@@ -158,29 +128,6 @@ def block(stage: str, steps: int, rate: float) -> dict[str, Any]:
     """The training block of a stage."""
     training = {**COMMON, "max_steps": steps, "learning_rate": rate}
     return {f"{stage}.training.{key}": value for key, value in training.items()}
-
-
-def export(task: str, way: str, seed: int, options: argparse.Namespace) -> None:
-    """Export a student, unless that is done, and keep the record of its scores."""
-    artifact = options.artifacts / f"{RESULTS.stem}-{task}-{way}-{seed}"
-    student = folder(task, way, seed, options)
-    command = ["understudy", "export", str(student), "--output-dir", str(artifact), "--no-speed"]
-    if not artifact.exists():
-        print(shlex.join(command), file=sys.stderr)
-        subprocess.run(command, check=True)
-    content = json.loads((artifact / "artifact.json").read_text("utf-8"))
-    record = {
-        "scores": content["models"]["int8"]["scores"]["dev"],
-        "bytes": {name: model["bytes"] for name, model in content["models"].items()},
-        "parameters": content["parameters"],
-        "command": shlex.join(command),
-        "commit": git_commit(),
-        "machine": machine(),
-        "versions": content["details"]["versions"],
-    }
-    output = folder(task, f"int8-{way}", seed, options)
-    output.mkdir(parents=True, exist_ok=True)
-    (output / RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
