@@ -40,8 +40,13 @@ def distill_command(
         ),
     ] = None,
     method: Annotated[
-        str, typer.Option("--method", help="tinybert, joint, soft-labels or patient.")
-    ] = "tinybert",
+        str | None,
+        typer.Option(
+            "--method",
+            help="tinybert, joint, soft-labels or patient. Defaults to the recipe's, or tinybert.",
+            show_default=False,
+        ),
+    ] = None,
     predictions: Annotated[
         str | None,
         typer.Option("--predictions", help="Parquet file of any model's predictions, in place of a teacher."),

@@ -25,7 +25,7 @@ def distill_recipe(
     teacher: str | Path | None,
     *,
     student: str | None,
-    method: str,
+    method: str | None,
     predictions: str | Path | None,
     task: str | None,
     data: str | Path | None,
@@ -36,8 +36,12 @@ def distill_recipe(
     """Build the recipe from a command's arguments and the teacher's own recipe.
 
     Args:
+        method: None for the recipe's own, or `tinybert` without a recipe.
         without: blocks of the named recipe to leave out.
     """
+    named = load_recipe(recipe) if recipe is not None else None
+    if method is None:
+        method = named.method if named is not None and named.method is not None else "tinybert"
     if method not in get_args(Method):
         raise RecipeError(f"--method must be one of {', '.join(get_args(Method))}; got {method!r}.")
     if predictions is not None and method != "soft-labels":
@@ -55,12 +59,10 @@ def distill_recipe(
     settings = override_sizes(settings)
     saved = saved_recipe(teacher) if teacher is not None else None
     known = load_recipe(saved) if saved is not None else None
-    if known is not None and task is None and recipe is None:
+    if known is not None and task is None and (named is None or named.task == _kind_of(known)):
         task = known.task
-    if recipe is not None and load_recipe(recipe).method != method:
-        raise RecipeError(
-            f"{recipe} is no recipe for --method {method}: its method is {load_recipe(recipe).method}."
-        )
+    if named is not None and named.method != method:
+        raise RecipeError(f"{recipe} is no recipe for --method {method}: its method is {named.method}.")
     if task is None and recipe is None and teacher is not None:
         raise RecipeError(f"--task or --recipe must be given, e.g. --task mrpc: {why_no_recipe(teacher)}.")
     built = build_recipe(PREFIXES[method], given, task=task, recipe=recipe, settings=settings)
@@ -230,6 +232,11 @@ def find_teacher(recipe: Recipe) -> str:
             "understudy run bert-base-uncased --task mrpc --data nyu-mll/glue --output-dir runs/mrpc"
         )
     return teacher
+
+
+def _kind_of(recipe: Recipe) -> str | None:
+    """Return the name of the kind of a recipe's task."""
+    return get_task(recipe.task).rows.name if recipe.task is not None else None
 
 
 def with_data_of(recipe: Recipe, known: Recipe, *, without: Sequence[str] = ()) -> Recipe:

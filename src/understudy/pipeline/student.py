@@ -100,7 +100,7 @@ def distill(
     *,
     output_dir: str | Path | None = None,
     student: str | Path | PreTrainedModel | None = None,
-    method: str = "tinybert",
+    method: str | None = None,
     predictions: str | Path | None = None,
     task: str | None = None,
     data: str | Path | Mapping[str, Any] | None = None,
@@ -122,7 +122,7 @@ def distill(
             to start from: a folder, a hub name or a model in memory. Defaults to the recipe's.
         method: `tinybert`: intermediate layers, then predictions; `joint`: layers, predictions and labels in
             one sum; `soft-labels`: labels and the teacher's predictions; `patient`: the same plus the hidden
-            states of the first token.
+            states of the first token. Defaults to the recipe's, or `tinybert` without a recipe.
         predictions: a Parquet file with any model's predictions for the training rows, instead of a teacher,
             for method `soft-labels`; see `docs/reference/recipes.md`.
         data: a folder in the task's layout, a hub dataset, files (`{"train": "a.csv", "dev": "b.csv"}`, or
@@ -216,7 +216,7 @@ def _build_recipe(
     teacher: str | Path | PreTrainedModel | None,
     *,
     student: str | Path | PreTrainedModel | None = None,
-    method: str = "tinybert",
+    method: str | None = None,
     predictions: str | Path | None = None,
     task: str | None = None,
     data: str | Path | Mapping[str, Any] | None = None,

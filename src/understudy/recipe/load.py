@@ -53,14 +53,15 @@ def build_recipe(
         if row is None:
             raise RecipeError("--task or --recipe must be given, e.g. --task mrpc.")
         recipe = f"{prefix}-{row.name}"
-        if recipe not in shipped_recipes():  # the kind's recipe serves all of its tasks
+        if recipe not in shipped_recipes():
             recipe = f"{prefix}-{row.rows}"
-            given = {"task": row.name, **given}
-    elif row is not None and load_recipe(recipe).task != row.name:
-        raise RecipeError(
-            f"--task {row.name} and the recipe {recipe}, which is for {load_recipe(recipe).task}, exclude "
-            f"each other. Leave one out, or say --set task={row.name} if that is what you mean."
-        )
+    if row is not None and (found := load_recipe(recipe).task) != row.name:
+        if found != row.rows.name:  # a kind's recipe serves all of its tasks
+            raise RecipeError(
+                f"--task {row.name} and the recipe {recipe}, which is for {found}, exclude each other. Leave "
+                f"one out, or say --set task={row.name} if that is what you mean."
+            )
+        given = {"task": row.name, **given}
     # Applied together: one may be valid only with the other.
     return load_recipe(recipe, {**given, **parse_settings(settings)})
 
