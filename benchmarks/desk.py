@@ -8,10 +8,13 @@ SST-2, CoLA, MRPC, RTE and STS-B, three seeds each:
   200 steps of each stage, as in `starts.py` and `general.py`;
 - `long`, `augmented`: the cut for 600 and 300 steps (RTE 200 and 200), on the training set and on its
   variants, as in `augmented.py`;
-- `six`: 6 layers of 384 (23M) cut from the teacher, 600 and 300 steps (MRPC and RTE 200 and 200);
+- `six`: 6 layers of 384 (23M) cut from the teacher, 600 and 300 steps (MRPC and RTE 200 and 200), CoLA as
+  in `fitted`;
 - `fitted`: 4 layers of 312, cut from the teacher and fitted to it by least squares before the first step
-  (`student.fit`; the ways before are not), for FITTED_STEPS. Tasks of pairs also read those of other tasks,
-  as text without labels. CoLA's teacher learns for two epochs here (`training.num_train_epochs=2`);
+  (`student.fit`; the ways before are not). Tasks of pairs take both stages for FITTED_STEPS and also read the
+  pairs of other tasks, as text without labels. SST-2 and CoLA learn everything in one sum, in larger batches
+  (JOINT). CoLA also reads BLiMP's sentences, and its teacher learns for two epochs here
+  (`training.num_train_epochs=2`);
 - `int8`, `shipped-six`, `shipped-fitted`: the students of `long`, `six` and `fitted`, exported and scored as
   shipped.
 
@@ -41,7 +44,7 @@ from pathlib import Path
 from typing import Any
 
 import patient
-from runs import RECORD, git_commit, machine, show_means, students_parser, tinybert_student
+from runs import RECORD, distilled, git_commit, machine, show_means, students_parser, tinybert_student
 
 RESULTS = Path(__file__).parent / "results" / "desk.json"
 TASKS, SEEDS = ("sst2", "cola", "mrpc", "rte", "stsb"), (1, 2, 3)
@@ -60,14 +63,19 @@ KEPT = (
 )
 SHORT_STEPS, LONG_STEPS = (200, 200), (600, 300)
 FITTED_STEPS = {
-    "sst2": (900, 400),
-    "cola": (400, 300),
     "mrpc": (200, 200),
     "rte": (300, 200),
     "stsb": (600, 300),
 }
-# Of the rows that a student reads, beside pairs of other tasks.
-LABELLED_SHARE = {"mrpc": 0.5, "rte": 0.4, "stsb": 0.4}
+# Everything in one sum: how many steps, of how many rows.
+JOINT = {
+    ("cola", FITTED): (1600, 80),
+    ("cola", SIX): (1600, 80),
+    ("sst2", FITTED): (1800, 128),
+}
+JOINT_RATES = {FITTED: 3e-4, SIX: 2e-4}
+# Of the rows that a student reads, beside text without labels.
+LABELLED_SHARE = {"cola": 0.4, "mrpc": 0.5, "rte": 0.4, "stsb": 0.4}
 LEFT_OUT = {("rte", "long")}  # its steps take five times as long as CoLA's
 SHORT = {("rte", "augmented"), ("rte", SIX), ("mrpc", SIX)}
 
@@ -168,6 +176,8 @@ def learn(task: str, way: str, seed: int, options: argparse.Namespace) -> dict[s
     if way in PATIENT:
         return patient.learn(way, task, 3, seed, options)
     settings: dict[str, Any] = {"seed": seed}
+    if (task, way) in JOINT:
+        return learn_jointly(task, way, seed, options)
     if way == "random":
         settings["student.init"] = "random"
     elif way == "general":
@@ -187,6 +197,26 @@ def learn(task: str, way: str, seed: int, options: argparse.Namespace) -> dict[s
     layers, predictions = step_counts(task, way)
     steps = {"intermediate": layers, "prediction": predictions}
     return tinybert_student(task, f"{RESULTS.stem}-{task}-{way}-{seed}", settings, steps, options)
+
+
+def learn_jointly(task: str, way: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Make one run of everything in one sum, or read what it left; its record."""
+    steps, rows = JOINT[task, way]
+    settings: dict[str, Any] = {"seed": seed, "dropout": 0.0}
+    settings |= {
+        f"joint.training.{name}": value
+        for name, value in {
+            "max_steps": 5 if options.quick else steps,
+            "per_device_train_batch_size": rows,
+            "learning_rate": JOINT_RATES[way],
+        }.items()
+    }
+    if way == SIX:
+        settings["student.shape"] = "6l-384d"
+    if task == "cola":
+        settings["data.unlabelled"] = [str(options.assets / "unlabelled" / "blimp.txt")]
+        settings["data.labelled_share"] = LABELLED_SHARE[task]
+    return distilled(task, "joint-classification", f"{RESULTS.stem}-{task}-{way}-{seed}", settings, options)
 
 
 def step_counts(task: str, way: str) -> tuple[int, int]:

@@ -89,18 +89,28 @@ def tinybert_student(
     settings |= {
         f"{stage}.training.max_steps": 5 if options.quick else count for stage, count in steps.items()
     }
+    return distilled(task, "desk-tinybert-mrpc", name, settings, options)
+
+
+def distilled(
+    task: str, recipe: str, name: str, settings: dict[str, Any], options: argparse.Namespace
+) -> dict[str, Any]:
+    """Distil the teacher of a task; the run's record."""
     output = options.output_dir / name
-    command = ["understudy", "distill", str(options.teachers / task), "--recipe", "desk-tinybert-mrpc"]
+    command = ["understudy", "distill", str(options.teachers / task), "--recipe", recipe]
     command += ["--data", str(options.assets / "glue")]
-    command += settings_options(settings)
+    command += settings_options({"task": task} | settings)
     command += ["--output-dir", str(output)]
 
     def describe(result: dict[str, Any]) -> dict[str, Any]:
+        held_out = {
+            name: stage["held_out"] for name, stage in result["stages"].items() if "held_out" in stage
+        }
         return {
             "teacher": {name: figure["value"] for name, figure in result["against"]["scores"]["dev"].items()},
             "difference": result["difference"]["dev"],
             "steps": {name: stage["steps"] for name, stage in result["stages"].items()},
-            "held_out": result["stages"]["intermediate"]["held_out"],
+            **({"held_out": held_out["intermediate"]} if held_out else {}),
         }
 
     return finish(command, output, describe)
