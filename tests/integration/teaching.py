@@ -21,6 +21,25 @@ TRAIN = {
     "data.max_length": 64,
 }
 
+# Both stages of TinyBERT.
+DISTIL: dict[str, Any] = {
+    "dropout": 0.0,
+    "data.max_length": 64,
+    "prediction.search": None,
+    "prediction.training.eval_strategy": "no",
+    **{
+        f"{stage}.training.{key}": value
+        for stage in ("intermediate", "prediction")
+        for key, value in {
+            **QUIET,
+            "per_device_train_batch_size": 8,
+            "gradient_accumulation_steps": None,
+            "learning_rate": 5e-3,
+            "logging_steps": 10,
+        }.items()
+    },
+}
+
 
 def train_teacher(encoder: Path, kind: str, folder: Path) -> Path:
     example = EXAMPLES[kind]

@@ -16,7 +16,7 @@ import torch
 from kinds import EXAMPLES, same, write_classification
 from processes import Command, run_command
 from safetensors.torch import load_file
-from teaching import QUIET, method_settings, train_teacher
+from teaching import DISTIL, method_settings, train_teacher
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, TrainerCallback
 
 import understudy
@@ -27,24 +27,6 @@ from understudy.errors import ModelError, OutputError, RecipeError
 from understudy.evaluation.score import prepare_split, score_model
 from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_model
-
-DISTIL = {
-    "dropout": 0.0,
-    "data.max_length": 64,
-    "prediction.search": None,
-    "prediction.training.eval_strategy": "no",
-    **{
-        f"{stage}.training.{key}": value
-        for stage in ("intermediate", "prediction")
-        for key, value in {
-            **QUIET,
-            "per_device_train_batch_size": 8,
-            "gradient_accumulation_steps": None,
-            "learning_rate": 5e-3,
-            "logging_steps": 10,
-        }.items()
-    },
-}
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 import torch
 import yaml
 from kinds import write_classification
-from teaching import QUIET, train_teacher
+from teaching import DISTIL, QUIET, train_teacher
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedTokenizerFast
 from transformers.models.bert.configuration_bert import BertConfig
@@ -23,22 +23,10 @@ from understudy.kinds.regression.learning import Regression
 from understudy.models import families
 
 SETTINGS: dict[str, Any] = {
-    "dropout": 0.0,
-    "data.max_length": 64,
+    **DISTIL,
     "student.family": None,
-    **{
-        f"{stage}.training.{key}": value
-        for stage in ("intermediate", "prediction")
-        for key, value in {
-            **QUIET,
-            "per_device_train_batch_size": 8,
-            "gradient_accumulation_steps": None,
-            "learning_rate": 5e-3,
-            "max_steps": 40,
-        }.items()
-    },
-    "prediction.search": None,
-    "prediction.training.eval_strategy": "no",
+    "intermediate.training.max_steps": 40,
+    "prediction.training.max_steps": 40,
 }
 
 

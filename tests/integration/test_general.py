@@ -17,7 +17,7 @@ import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from teaching import QUIET
+from teaching import DISTIL, QUIET, train_teacher
 from transformers import AutoModel
 
 import understudy
@@ -101,6 +101,29 @@ def test_a_cut_student_starts_nearer(encoder: Path, corpus: Path, tmp_path: Path
     cut = learn(encoder, corpus, tmp_path / "cut", few | {"student": {**LEARN["student"], "init": "cut"}})
     first = {name: run["held_out"]["embeddings"]["first"] for name, run in (("cut", cut), ("drawn", drawn))}
     assert first["cut"] < 0.9 * first["drawn"]
+
+
+def test_a_general_student_that_was_cut_is_fitted_to_the_teacher_of_its_task(
+    encoder: Path, corpus: Path, tmp_path: Path
+) -> None:
+    few = LEARN | {"general.training.max_steps": 2}
+    learn(encoder, corpus, tmp_path / "cut", few | {"student": {**LEARN["student"], "init": "cut"}})
+    learn(encoder, corpus, tmp_path / "drawn", few)
+    teacher = train_teacher(encoder, "classification", tmp_path)
+
+    def first_hidden(start: str, **student: Any) -> float:
+        """The first held-out loss of the hidden states in a task."""
+        steps = {f"{stage}.training.max_steps": 1 for stage in ("intermediate", "prediction")}
+        settings = DISTIL | steps | {"student": {"model": str(tmp_path / start / "student"), **student}}
+        name = f"{start}-{len(list(tmp_path.iterdir()))}"
+        result = understudy.distill(teacher, output_dir=tmp_path / name, settings=settings)
+        first: float = result.content["stages"]["intermediate"]["held_out"]["hidden_1"]["first"]
+        return first
+
+    assert first_hidden("cut") < 0.9 * first_hidden("cut", fit=False)
+    assert first_hidden("drawn") == first_hidden("drawn", fit=False)
+    with pytest.raises(RecipeError, match="needs a general student that was cut"):
+        first_hidden("drawn", fit=True)
 
 
 def test_a_corpus_without_second_segments_is_told(

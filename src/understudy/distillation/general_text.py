@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
 from transformers import PreTrainedModel, TrainingArguments, set_seed
 
 from understudy.data.corpus import HELD_OUT, TRAIN, open_corpus
@@ -17,9 +16,10 @@ from understudy.distillation.layers import LayerRows, learn_layers
 from understudy.distillation.rows import choose_attention, sample_batches
 from understudy.distillation.runs import whole_batch
 from understudy.errors import DataError, ModelError, RecipeError
+from understudy.models.cut import Cut, save_cut
 from understudy.models.pretrained import check_max_length, hash_tokenizer, load_encoder, load_tokenizer
 from understudy.models.projections import saved_projections
-from understudy.models.settings import check_start
+from understudy.models.settings import STUDENT, check_start
 from understudy.models.student import base_config, load_student
 from understudy.models.teacher import freeze
 from understudy.recipe.distillation import GeneralSettings
@@ -39,7 +39,7 @@ class GeneralRun:
 
     Attributes:
         corpus: the corpus' result.json.
-        channels: the teacher's channels, if the student's were cut from them.
+        cut: how the student was cut from a model of the teacher's width, if it was.
         num_epochs: how many times the corpus is read.
     """
 
@@ -50,7 +50,7 @@ class GeneralRun:
     rows: LayerRows
     num_epochs: float
     student: PreTrainedModel
-    channels: Tensor | None
+    cut: Cut | None
     teacher: PreTrainedModel
 
 
@@ -98,7 +98,7 @@ def prepare_general(recipe: Recipe, output_dir: Path) -> GeneralRun:
     seed = arguments.seed if arguments.data_seed is None else arguments.data_seed
     rows = LayerRows(tokenizer, EndlessRows(blocks[TRAIN], num_read, seed), blocks[HELD_OUT])
     set_seed(arguments.seed)
-    student, channels = load_student(
+    student, cut = load_student(
         recipe.student,
         recipe.tokenizer_model,
         None,
@@ -113,21 +113,19 @@ def prepare_general(recipe: Recipe, output_dir: Path) -> GeneralRun:
         raise ModelError(f"{settings.corpus} must be made anew: {error}") from None
     teacher = load_encoder(recipe.teacher)
     freeze(teacher)
-    return GeneralRun(
-        recipe, settings, arguments, corpus, rows, num_read / num_blocks, student, channels, teacher
-    )
+    return GeneralRun(recipe, settings, arguments, corpus, rows, num_read / num_blocks, student, cut, teacher)
 
 
 def learn_general(run: GeneralRun, output_dir: Path, shared: SharedTeacher | None = None) -> dict[str, Any]:
-    """Train the student. See `learn_layers`."""
-    return learn_layers(
+    """Train the student. See `learn_layers`. What it was cut from is saved with it, to fit it to teachers."""
+    learnt = learn_layers(
         run.student,
         run.teacher,
         run.settings,
         run.arguments,
         run.rows,
         output_dir,
-        channels=run.channels,
+        cut=run.cut,
         learnt=saved_projections(run.recipe.student.model),
         padded=run.recipe.normalization == "padded",
         saved_config=base_config(run.recipe.student, str(run.recipe.teacher)),
@@ -135,6 +133,9 @@ def learn_general(run: GeneralRun, output_dir: Path, shared: SharedTeacher | Non
         num_epochs=run.num_epochs,
         shared=shared,
     )
+    if learnt and run.cut is not None:
+        save_cut(run.cut, output_dir / STUDENT)
+    return learnt
 
 
 def announce_general(run: GeneralRun) -> None:

@@ -28,6 +28,7 @@ from understudy.distillation.runs import (
     write_table,
 )
 from understudy.errors import RecipeError
+from understudy.models.cut import Cut
 from understudy.models.pretrained import load_model
 from understudy.models.projections import save_projections, saved_projections
 from understudy.models.settings import STUDENT
@@ -70,7 +71,7 @@ def distill_intermediate(
     own = {"seed": recipe.seed, "eval_strategy": "no", "ddp_find_unused_parameters": True}
     arguments = build_arguments({**own, **settings.training}, output_dir / TRAINING_FOLDER)
     set_seed(arguments.seed)
-    student, channels = start_student(recipe, prepared, arguments)
+    student, cut = start_student(recipe, prepared, arguments)
     content = learn_layers(
         student,
         load_teacher(recipe.teacher, prepared.task, prepared.data.labels),
@@ -82,7 +83,7 @@ def distill_intermediate(
             prepared.first_dev.encoded,
         ),
         output_dir,
-        channels=channels,
+        cut=cut,
         learnt=saved_projections(recipe.student.model),
         padded=recipe.normalization == "padded",
         saved_config=base_config(recipe.student, recipe.teacher),
@@ -112,7 +113,7 @@ def learn_layers(
     rows: LayerRows,
     output_dir: Path,
     *,
-    channels: torch.Tensor | None,
+    cut: Cut | None,
     learnt: Mapping[str, torch.Tensor],
     padded: bool,
     saved_config: Any,
@@ -125,7 +126,7 @@ def learn_layers(
 
     Args:
         teacher: frozen; its unused upper layers are removed.
-        channels: the teacher's channels, if the student's were cut from them.
+        cut: how the student was cut from a model of the teacher's width, if it was.
         learnt: projections saved with the student, to continue from.
         saved_config: a config with the dropout that the student is saved with.
         load_saved: loads the student's folder again.
@@ -135,7 +136,7 @@ def learn_layers(
     Returns:
         The content of the stage's result; empty in all but the first process of a distributed run.
     """
-    model, teacher_layers = match(student, teacher, settings, channels, padded=padded)
+    model, teacher_layers = match(student, teacher, settings, cut, padded=padded)
     assert model.projections is not None
     if model.projections.continue_from(learnt) and arguments.should_save:
         logger.info("Continuing from the projections that the student was saved with.")
@@ -206,11 +207,12 @@ def match(
     student: PreTrainedModel,
     teacher: PreTrainedModel,
     settings: LayerSettings,
-    channels: torch.Tensor | None = None,
+    cut: Cut | None = None,
     *,
     padded: bool = False,
 ) -> tuple[DistillationModel, tuple[int, ...]]:
     """Prepare both models as a block of the recipe says; see `match_models`."""
+    channels = cut.hidden if cut is not None else None
     try:
         return match_models(student, teacher, layer_objectives(settings, padded=padded), channels=channels)
     except RecipeError as error:

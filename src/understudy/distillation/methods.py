@@ -23,6 +23,7 @@ from understudy.distillation.runs import choose_on_dev, whole_batch
 from understudy.distillation.teacher_cache import add_teacher_answers
 from understudy.distillation.trials import TrialPlan, train_trials
 from understudy.errors import RecipeError
+from understudy.models.cut import Cut
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import check_max_length, load_config
 from understudy.models.settings import STUDENT
@@ -89,7 +90,7 @@ def check_distillation(run: Distillation) -> None:
                 build_arguments(choose_on_dev(choice.training, run.prepared.task), run.output_dir)
             except RecipeError as error:
                 raise RecipeError(f"{name}.{error}") from None
-    student, channels = start_student(recipe, run.prepared, arguments, draft=True)
+    student, cut = start_student(recipe, run.prepared, arguments, draft=True)
     check_max_length(student.config, run.prepared.tokenizer, recipe.max_length)
     if recipe.prediction is not None:
         _check_vectors(recipe.prediction, run.prepared.task.kind.vector_size(student.config))
@@ -102,12 +103,12 @@ def check_distillation(run: Distillation) -> None:
         read_folds(run.teacher, run.prepared.data, run.prepared.task.rows)
     teacher = run.load_teacher()
     if recipe.intermediate is not None:
-        match(student, teacher, recipe.intermediate, channels)
+        match(student, teacher, recipe.intermediate, cut)
     for joint in recipe.joint.choices() if recipe.joint is not None else ():
         if joint.layers:
-            match(student, teacher, joint, channels)
+            match(student, teacher, joint, cut)
     if recipe.patient is not None:
-        _match_patient(run, recipe.patient, student, channels)
+        _match_patient(run, recipe.patient, student, cut)
 
 
 def _check_vectors(settings: PredictionSettings, size: int | None) -> None:
@@ -340,7 +341,7 @@ def patient_objectives(
 
 
 def _match_patient(
-    run: Distillation, settings: PatientSettings, student: PreTrainedModel, channels: torch.Tensor | None
+    run: Distillation, settings: PatientSettings, student: PreTrainedModel, cut: Cut | None
 ) -> None:
     try:
         match_models(
@@ -348,7 +349,7 @@ def _match_patient(
             None,
             patient_objectives(run.prepared, SoftLabelSettings(), settings),
             teacher_config=load_config(run.teacher),
-            channels=channels,
+            channels=cut.hidden if cut is not None else None,
         )
     except RecipeError as error:
         raise RecipeError(f"patient.{error}") from None

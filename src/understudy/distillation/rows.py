@@ -21,6 +21,7 @@ from understudy.data.task import Task
 from understudy.data.unlabelled import epoch_places
 from understudy.errors import RecipeError
 from understudy.evaluation.score import EvaluationSplit, prepare_split
+from understudy.models.cut import Cut
 from understudy.models.pretrained import check_max_length, load_config, load_tokenizer, model_labels
 from understudy.models.student import load_student
 from understudy.recipe.class_weights import ClassWeights
@@ -157,14 +158,14 @@ _SAMPLE_BATCH = 32
 
 def start_student(
     recipe: Recipe, prepared: Prepared, arguments: TrainingArguments, *, draft: bool = False
-) -> tuple[PreTrainedModel, Tensor | None]:
+) -> tuple[PreTrainedModel, Cut | None]:
     """Initialise the student according to a recipe; new weights are drawn from torch's random state.
 
     Args:
         draft: whether any weights will do, because only shapes are looked at, or steps are timed.
 
     Returns:
-        The student, and the teacher's channels if its own were cut from them.
+        The student, and how it was cut from a model of the teacher's width, if it was.
     """
     places = np.random.default_rng(recipe.seed).permutation(len(prepared.train))
     chosen = places[: 1 if draft else _SAMPLE_TOKENS].tolist()

@@ -13,7 +13,6 @@ from typing import Any
 
 from accelerate.utils import broadcast_object_list
 from datasets import Dataset
-from torch import Tensor
 from transformers import PreTrainedModel, TrainerCallback, TrainingArguments, set_seed
 
 from understudy.data.encode import Collator
@@ -29,6 +28,7 @@ from understudy.distillation.runs import (
 from understudy.distillation.search import Trial, search_grid
 from understudy.errors import TrainingError
 from understudy.evaluation.score import score_model
+from understudy.models.cut import Cut
 from understudy.models.pretrained import load_model
 from understudy.models.projections import saved_projections
 from understudy.models.settings import STUDENT
@@ -148,10 +148,14 @@ def _run_trial(
         choose_on_dev({"seed": recipe.seed, **chosen.training}, task), folder / TRAINING_FOLDER
     )
     set_seed(arguments.seed)
-    student, channels = _load_start(recipe, prepared, start, arguments)
+    student, cut = _load_start(recipe, prepared, start, arguments)
     teacher = plan.teacher() if plan.teacher is not None else None
     model, teacher_layers = match_models(
-        student, teacher, plan.objectives(chosen), teacher_config=plan.teacher_config, channels=channels
+        student,
+        teacher,
+        plan.objectives(chosen),
+        teacher_config=plan.teacher_config,
+        channels=cut.hidden if cut is not None else None,
     )
     if teacher is not None:
         cast_linears(teacher, autocast_dtype(arguments))
@@ -196,7 +200,7 @@ def _run_trial(
 
 def _load_start(
     recipe: Recipe, prepared: Prepared, start: Path | None, arguments: TrainingArguments
-) -> tuple[PreTrainedModel, Tensor | None]:
+) -> tuple[PreTrainedModel, Cut | None]:
     if start is None:
         return start_student(recipe, prepared, arguments)
     student = load_model(

@@ -16,19 +16,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from understudy.errors import ModelError, RecipeError
 from understudy.models.families import Family, LayerParts, family_of, known_families, own_sizes
+from understudy.models.pretrained import load_tensors_beside
 from understudy.models.settings import LayerChoice
 
 # H hidden size, N heads, D head size, F feed-forward neurons
 
 Axis = Literal["hidden", "query_key", "value", "feed_forward"]
+
+CUT = "cut.safetensors"  # in the folder of a general student that was cut
+_LAYERS, _SIZES = "layers", "source_sizes"  # beside the places that are kept, by axis and layer
 
 
 @dataclass(frozen=True)
@@ -39,11 +45,13 @@ class Cut:
         layers: source layers, counted from 1, in the order of the student's.
         hidden: the hidden channels, the same ones in every layer.
         kept: the kept places of the other axes by axis and source layer; empty if the student is as wide.
+        source_sizes: the number of layers and heads of the source, and its size along every axis.
     """
 
     layers: tuple[int, ...]
     hidden: Tensor
     kept: Mapping[tuple[Axis, int], Tensor]
+    source_sizes: tuple[int, ...]
 
     def channels(self, axis: Axis, layer: int) -> Tensor | slice:
         """Return the kept places of an axis in a source layer."""
@@ -53,6 +61,31 @@ class Cut:
     def is_copy(self) -> bool:
         """Whether the student computes exactly what its source does, as far as it goes."""
         return not self.kept and self.layers == tuple(range(1, len(self.layers) + 1))
+
+    def fits(self, config: Any) -> bool:
+        """Return whether a model has the sizes of the source, so that the places mean something in it."""
+        return family_of(config).parts is not None and self.source_sizes == _all_sizes(config)
+
+
+def save_cut(cut: Cut, folder: Path) -> None:
+    """Save which layers and channels a student was cut from, in its folder."""
+    places = {f"{axis}.{layer}": kept for (axis, layer), kept in cut.kept.items()}
+    numbers = {_LAYERS: torch.tensor(cut.layers), _SIZES: torch.tensor(cut.source_sizes)}
+    save_file({"hidden": cut.hidden, **places, **numbers}, folder / CUT)
+
+
+def saved_cut(student: str) -> Cut | None:
+    """Load the cut saved with a student; None if there is none."""
+    saved = load_tensors_beside(student, CUT)
+    if not saved:
+        return None
+    layers, sizes = (tuple(saved.pop(name).tolist()) for name in (_LAYERS, _SIZES))
+    hidden = saved.pop("hidden")
+    kept: dict[tuple[Any, int], Tensor] = {}
+    for place, tensor in saved.items():
+        axis, layer = place.split(".")
+        kept[axis, int(layer)] = tensor
+    return Cut(layers, hidden, kept, sizes)
 
 
 def choose_layers(choice: LayerChoice | Sequence[int], num_layers: int, num_source: int) -> tuple[int, ...]:
@@ -147,7 +180,7 @@ def cut_weights(
         cut[name] = value
     student.base_model.load_state_dict(cut, strict=not beside)
     hidden = kept.pop(("hidden", 0), torch.arange(whole["hidden"]))
-    return Cut(tuple(layers), hidden, kept)
+    return Cut(tuple(layers), hidden, kept, _all_sizes(source.config))
 
 
 def query_scale(student: Any, source: Any) -> float:
@@ -229,6 +262,12 @@ def _sizes(config: Any) -> dict[Axis, int]:
         "value": head_size,
         "feed_forward": sizes["intermediate_size"],
     }
+
+
+def _all_sizes(config: Any) -> tuple[int, ...]:
+    """Return the number of layers and heads, and the size of every axis."""
+    own = own_sizes(config)
+    return (own["num_hidden_layers"], own["num_attention_heads"], *_sizes(config).values())
 
 
 def _parts_of(config: Any) -> LayerParts:

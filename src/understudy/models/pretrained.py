@@ -14,7 +14,10 @@ from typing import Any
 import torch
 import transformers
 from huggingface_hub import snapshot_download
+from safetensors.torch import load_file
+from torch import Tensor
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.utils.hub import cached_file
 
 from understudy.data.kind import Kind, RowKind
 from understudy.data.labels import check_labels, named_labels
@@ -41,6 +44,20 @@ def load_config(model: str) -> Any:
         ) from error
     config.name_or_path = model  # with its revision, for files that are read later
     return config
+
+
+def load_tensors_beside(model: str, file: str) -> dict[str, Tensor]:
+    """Load a safetensors file saved beside a model's weights; empty if there is none."""
+    name, revision = split_revision(model)
+    found = cached_file(
+        name,
+        file,
+        revision=revision,
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    return load_file(found) if found is not None else {}
 
 
 def _folders_here() -> list[str]:

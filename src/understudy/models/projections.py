@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
-from transformers.utils.hub import cached_file
 
 from understudy.errors import RecipeError
-from understudy.hub import split_revision
+from understudy.models.pretrained import load_tensors_beside
 from understudy.models.settings import ProjectionKind
 
 # B batch, L tokens, H a student's hidden size, T a teacher's
@@ -76,18 +75,7 @@ def _shapes(state: Mapping[str, Tensor]) -> dict[str, torch.Size]:
 
 def saved_projections(student: str | None) -> dict[str, Tensor]:
     """Load the projections saved with a student; empty if there are none."""
-    if student is None:
-        return {}
-    name, revision = split_revision(student)
-    file = cached_file(
-        name,
-        PROJECTIONS,
-        revision=revision,
-        _raise_exceptions_for_gated_repo=False,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-    )
-    return load_file(file) if file is not None else {}
+    return load_tensors_beside(student, PROJECTIONS) if student is not None else {}
 
 
 def save_projections(projections: Projections | None, folder: Path) -> None:

@@ -114,8 +114,8 @@ class StudentSettings(BaseModel):
     layers: LayerChoice | list[int] | None = None
     """The source layers that a cut keeps: `first`, `spaced`, `last` or a list. Defaults to `spaced`."""
     fit: bool | None = None
-    """Whether the linear layers of a cut are fitted to its source by least squares, on a sample of the rows.
-    Defaults to yes."""
+    """Whether the linear layers of a cut are fitted to its source by least squares, on a sample of the rows,
+    and those of a general student that was cut to the teacher of a task. Defaults to yes."""
     family: str | None = None
     """`bert`, or None for the teacher's own family."""
     num_hidden_layers: Size | None = None
@@ -293,7 +293,7 @@ def check_start(settings: StudentSettings) -> None:
             )
     mine = {
         "random": ("shape", "family", *SIZES),
-        "general": ("model",),
+        "general": ("model", "fit"),
         "cut": ("shape", "source", "layers", "fit", *SIZES),
     }[start]
     given = [

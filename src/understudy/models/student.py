@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from understudy.data.task import Task
 from understudy.errors import ModelError, RecipeError
-from understudy.models.cut import choose_layers, cut_weights
+from understudy.models.cut import Cut, choose_layers, cut_weights, saved_cut
 from understudy.models.families import (
     GENERIC,
     family_of,
@@ -47,7 +47,7 @@ def load_student(
     dropout: float | None = None,
     attention: str | None = None,
     fit: bool = True,
-) -> tuple[PreTrainedModel, Tensor | None]:
+) -> tuple[PreTrainedModel, Cut | None]:
     """Load a student with the task's head: randomly initialised, saved, or cut.
 
     Args:
@@ -55,25 +55,20 @@ def load_student(
         teacher: its config gives vocabulary, positions and family; its tokenizer is used for both.
         sample: returns batches of encoder inputs, used to cut a narrower student and to fit it.
         dropout, attention: see `load_model`.
-        fit: whether a cut is fitted to its source, unless the settings say no.
+        fit: whether a cut is fitted to its source, and a general student that was cut to the teacher of a
+            task, unless the settings say no.
 
     Returns:
-        The student, and the teacher's channels that its own correspond to, if it was cut from the teacher or
-        from a model of the same width.
+        The student, and how it was cut, if that was from the teacher or from a model of the same width.
     """
     check_start(settings)
     teacher_config = load_config(teacher)
     if settings.model is not None:
         if settings.vocabulary is None:
             check_vocabulary(settings.model, teacher)
-        options: dict[str, Any] = {"dropout": dropout, "attention": attention}
-        if task is None:
-            return load_encoder(settings.model, **options), None
-        options["teacher_config"] = teacher_config
-        saved = load_model(settings.model, task, labels, fine_tuned=False, **options)
-        if settings.vocabulary is not None:
-            trim_model(saved, _ids_of_tokens(settings.model, teacher))
-        return saved, None
+        return _load_saved(
+            settings, teacher, task, labels, sample if fit else None, dropout=dropout, attention=attention
+        )
     config = base_config(settings, teacher)
     if task is not None:
         task.kind.configure(config, labels, teacher_config)
@@ -93,15 +88,60 @@ def load_student(
     layers = choose_layers(choice, config.num_hidden_layers, source.config.num_hidden_layers)
     cut = cut_weights(student, source, layers, sample)
     if fit and settings.fit is not False and not cut.is_copy:
-        fitted = fit_layers(student, source, cut, sample())
-        logger.info(
-            "The cut is fitted to its source on %s tokens: its hidden states differ by %.3g instead of %.3g "
-            "(mean square).",
-            *(f"{fitted.tokens:,}", fitted.after, fitted.before),
-        )
+        _fit(student, source, cut, sample)
     if task is not None:
         task.kind.finish_cut(student, cut.hidden, source.config)
-    return student, cut.hidden if source.config.hidden_size == teacher_config.hidden_size else None
+    return student, cut if source.config.hidden_size == teacher_config.hidden_size else None
+
+
+def _load_saved(
+    settings: StudentSettings,
+    teacher: str,
+    task: Task | None,
+    labels: Sequence[str] | None,
+    sample: Callable[[], Iterable[Mapping[str, Tensor]]] | None,
+    **options: Any,
+) -> tuple[PreTrainedModel, Cut | None]:
+    """Load a saved student. For a task, one that was cut in general distillation is fitted to the teacher.
+
+    Args:
+        sample: None if it is not fitted.
+        options: dropout and attention.
+    """
+    assert settings.model is not None
+    teacher_config = load_config(teacher)
+    cut = saved_cut(settings.model)
+    if cut is not None and not cut.fits(teacher_config):
+        cut = None
+    if task is None:
+        return load_encoder(settings.model, **options), cut
+    student = load_model(
+        settings.model, task, labels, fine_tuned=False, teacher_config=teacher_config, **options
+    )
+    if settings.vocabulary is not None:
+        trim_model(student, _ids_of_tokens(settings.model, teacher))
+    if cut is None and settings.fit:
+        raise RecipeError(
+            f"student.fit needs a general student that was cut from a model of the teacher's sizes, and "
+            f"{settings.model} was not (understudy general --set student.init=cut makes one). Leave it out."
+        )
+    if cut is not None and sample is not None and settings.fit is not False:
+        _fit(student, load_encoder(teacher), cut, sample)
+    return student, cut
+
+
+def _fit(
+    student: PreTrainedModel,
+    source: PreTrainedModel,
+    cut: Cut,
+    sample: Callable[[], Iterable[Mapping[str, Tensor]]],
+) -> None:
+    fitted = fit_layers(student, source, cut, sample())
+    logger.info(
+        "The student is fitted to its teacher on %s tokens: its hidden states differ by %.3g instead of %.3g "
+        "(mean square).",
+        *(f"{fitted.tokens:,}", fitted.after, fitted.before),
+    )
 
 
 def base_config(settings: StudentSettings, teacher: str) -> Any:

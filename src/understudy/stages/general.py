@@ -153,7 +153,7 @@ def general_from_recipe(
     )
     run = prepare_general(recipe, output_dir)
     arguments, corpus = run.arguments, run.corpus
-    match(run.student, run.teacher, run.settings, run.channels)  # before anything is written
+    match(run.student, run.teacher, run.settings, run.cut)  # before anything is written
     parameters = {"student": run.student.num_parameters(), "teacher": run.teacher.num_parameters()}
     hashes = {
         "blocks of a step": str(whole_batch(arguments)),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 from test_cut import FAMILIES, make
 from torch import Tensor, nn
 
-from understudy.models.cut import Cut, choose_layers, cut_weights
+from understudy.models.cut import Cut, choose_layers, cut_weights, save_cut, saved_cut
 from understudy.models.fit import fit_layers, fit_linear
 
 
@@ -139,3 +140,26 @@ def test_training_mode_comes_back() -> None:
     fit_layers(student, source, cut, texts(1))
     assert student.training
     assert not source.training
+
+
+@pytest.mark.parametrize("sizes", [{}, {"hidden_size": 18, "intermediate_size": 30}])
+def test_a_saved_cut_fits_the_student_as_the_cut_itself(sizes: dict[str, int], tmp_path: Path) -> None:
+    fitted = []
+    for load in (False, True):
+        student, source, cut = cut_one("bert", **sizes)
+        if load:
+            save_cut(cut, tmp_path)
+            saved = saved_cut(str(tmp_path))
+            assert saved is not None
+            cut = saved
+        fit_layers(student, source, cut, texts(1))
+        fitted.append(student.state_dict())
+    assert all(torch.equal(value, fitted[1][name]) for name, value in fitted[0].items())
+
+
+def test_a_cut_fits_models_of_its_sources_sizes_alone(tmp_path: Path) -> None:
+    assert saved_cut(str(tmp_path)) is None
+    _, source, cut = cut_one("bert")
+    assert cut.fits(source.config)
+    for sizes in ({"num_hidden_layers": 5}, {"hidden_size": 18}, {"num_attention_heads": 4}):
+        assert not cut.fits(make("bert", **{"num_hidden_layers": 6, **sizes}).config)
