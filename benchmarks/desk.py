@@ -15,6 +15,7 @@ SST-2, CoLA, MRPC, RTE and STS-B, three seeds each:
   pairs of other tasks, as text without labels. SST-2 and CoLA learn everything in one sum, in larger batches
   (JOINT). CoLA also reads BLiMP's sentences, and its teacher learns for two epochs here
   (`training.num_train_epochs=2`);
+- `alone`: the same start as `fitted`, as many steps of as many rows, labels alone;
 - `int8`, `shipped-six`, `shipped-fitted`: the students of `long`, `six` and `fitted`, exported and scored as
   shipped.
 
@@ -53,7 +54,8 @@ STARTS = ("random", "cut", "general")
 LONG = ("long", "augmented")
 SIX, SHIPPED_SIX = "six", "shipped-six"  # no name may be the start of another's
 FITTED, SHIPPED_FITTED = "fitted", "shipped-fitted"
-WAYS = (*PATIENT, *STARTS, *LONG, SIX, FITTED)
+ALONE = "alone"
+WAYS = (*PATIENT, *STARTS, *LONG, SIX, FITTED, ALONE)
 SHIPPED = {"int8": "long", SHIPPED_SIX: SIX, SHIPPED_FITTED: FITTED}
 # The last that was made counts.
 KEPT = (
@@ -71,7 +73,7 @@ FITTED_STEPS = {
 JOINT = {
     ("cola", FITTED): (1600, 80),
     ("cola", SIX): (1600, 80),
-    ("sst2", FITTED): (1800, 128),
+    ("sst2", FITTED): (900, 128),
 }
 JOINT_RATES = {FITTED: 3e-4, SIX: 2e-4}
 # Of the rows that a student reads, beside text without labels.
@@ -176,6 +178,8 @@ def learn(task: str, way: str, seed: int, options: argparse.Namespace) -> dict[s
     if way in PATIENT:
         return patient.learn(way, task, 3, seed, options)
     settings: dict[str, Any] = {"seed": seed}
+    if way == ALONE:
+        return learn_from_labels(task, seed, options)
     if (task, way) in JOINT:
         return learn_jointly(task, way, seed, options)
     if way == "random":
@@ -202,21 +206,40 @@ def learn(task: str, way: str, seed: int, options: argparse.Namespace) -> dict[s
 def learn_jointly(task: str, way: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Make one run of everything in one sum, or read what it left; its record."""
     steps, rows = JOINT[task, way]
-    settings: dict[str, Any] = {"seed": seed, "dropout": 0.0}
-    settings |= {
-        f"joint.training.{name}": value
-        for name, value in {
-            "max_steps": 5 if options.quick else steps,
-            "per_device_train_batch_size": rows,
-            "learning_rate": JOINT_RATES[way],
-        }.items()
-    }
+    settings = {"seed": seed, "dropout": 0.0}
+    settings |= training("joint", steps, rows, JOINT_RATES[way], options)
     if way == SIX:
         settings["student.shape"] = "6l-384d"
     if task == "cola":
         settings["data.unlabelled"] = [str(options.assets / "unlabelled" / "blimp.txt")]
         settings["data.labelled_share"] = LABELLED_SHARE[task]
     return distilled(task, "joint-classification", f"{RESULTS.stem}-{task}-{way}-{seed}", settings, options)
+
+
+def learn_from_labels(task: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Make one run on the labels alone, from the start of the fitted student and as long as its own."""
+    steps, rows = JOINT.get((task, FITTED)) or (sum(FITTED_STEPS[task]), 32)
+    kind = "regression" if task == "stsb" else "classification"
+    settings = {
+        "seed": seed,
+        "dropout": 0.0,
+        "student": {"shape": "tinybert-4l-312d", "init": "cut"},
+        "soft_labels.alpha": 0.0,
+        "soft_labels.search": None,
+        "soft_labels.training.load_best_model_at_end": None,
+    }
+    settings |= training("soft_labels", steps, rows, JOINT_RATES[FITTED], options)
+    return distilled(task, f"soft-labels-{kind}", f"{RESULTS.stem}-{task}-{ALONE}-{seed}", settings, options)
+
+
+def training(stage: str, steps: int, rows: int, rate: float, options: argparse.Namespace) -> dict[str, Any]:
+    """The settings of a stage that takes so many steps of so many rows."""
+    values = {
+        "max_steps": 5 if options.quick else steps,
+        "per_device_train_batch_size": rows,
+        "learning_rate": rate,
+    }
+    return {f"{stage}.training.{name}": value for name, value in values.items()}
 
 
 def step_counts(task: str, way: str) -> tuple[int, int]:

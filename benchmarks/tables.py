@@ -170,24 +170,31 @@ def _student_table(results: dict, way: str, shape: str) -> str:
     """One student on every task: fp32, int8, and its steps."""
     runs = {task: _runs(results, f"{task}-{way}-")[0] for task in DESK_TASKS}
     shipped = {task: _runs(results, f"{task}-shipped-{way}-")[0] for task in DESK_TASKS}
+    labels = {task: _runs(results, f"{task}-alone-") for task in DESK_TASKS if way == "fitted"}
+    alone = {task: found[0] for task, found in labels.items() if found}
     metrics = {task: next(iter(run["scores"])) for task, run in runs.items()}
     teachers = [runs[task]["teacher"][metrics[task]] for task in DESK_TASKS]
 
     def line(name: str, scores: list[float], cells: list[str]) -> str:
+        if len(scores) < len(teachers):
+            return f"| {name} | {' | '.join(cells)} | | |"
         kept = 100 * sum(scores) / sum(teachers)
         figures = [*cells, f"{statistics.mean(scores):.3f}", f"{kept:.1f} %"]
         return f"| {name} | {' | '.join(figures)} |"
 
     def scored(name: str, found: dict) -> str:
-        figures = [found[task]["scores"][metrics[task]] for task in DESK_TASKS]
-        cells = [f"{one['value']:.3f} ({one['low']:.3f}–{one['high']:.3f})" for one in figures]
-        return line(name, [one["value"] for one in figures], cells)
+        figures = [found[task]["scores"][metrics[task]] if task in found else None for task in DESK_TASKS]
+        cells = [
+            f"{one['value']:.3f} ({one['low']:.3f}–{one['high']:.3f})" if one else "–" for one in figures
+        ]
+        return line(name, [one["value"] for one in figures if one], cells)
 
     heads = [f"{NAMES[task]}, {metrics[task]}" for task in DESK_TASKS]
     lines = [
         f"| | {' | '.join(heads)} | average | of the teacher |",
         f"|---|{'---|' * (len(heads) + 2)}",
         line("teacher, 12 layers of 384", teachers, [f"{one:.3f}" for one in teachers]),
+        *([scored("labels alone, same start and steps", alone)] if alone else []),
         scored(f"{shape}, fp32", runs),
         scored(f"{shape}, **int8**", shipped),
     ]

@@ -33,6 +33,7 @@ from understudy.models.settings import LayerChoice
 
 Axis = Literal["hidden", "query_key", "value", "feed_forward"]
 
+LAYER = "layer"  # beside the names of its linear modules
 CUT = "cut.safetensors"  # in the folder of a general student that was cut
 _LAYERS, _SIZES = "layers", "source_sizes"  # beside the places that are kept, by axis and layer
 
@@ -192,12 +193,12 @@ def query_scale(student: Any, source: Any) -> float:
 
 
 def layer_modules(model: PreTrainedModel) -> dict[int, dict[str, nn.Module]]:
-    """Return the linear modules of every layer, counted from 1, by their names in `LayerParts`."""
-    parts = vars(_parts_of(model.config))
+    """Return every layer, counted from 1: its linear modules by their names in `LayerParts`, and itself."""
+    parts = {part: f".{path}" for part, path in vars(_parts_of(model.config)).items()} | {LAYER: ""}
     found: dict[int, dict[str, nn.Module]] = {}
     for name, module in model.base_model.named_modules():
         for part, path in parts.items():
-            match = re.search(rf"\.layer\.(\d+)\.{re.escape(path)}$", f".{name}")
+            match = re.search(rf"\.layer\.(\d+){re.escape(path)}$", f".{name}")
             if match:
                 found.setdefault(int(match[1]) + 1, {})[part] = module
     return found

@@ -12,8 +12,9 @@ cut normalise after the sum.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel
 
-from understudy.models.cut import Cut, layer_modules, query_scale
+from understudy.models.cut import LAYER, Cut, layer_modules, query_scale
 
 # T real tokens of the sample, I inputs and O outputs of a linear layer, H hidden size
 
@@ -52,20 +53,21 @@ def fit_layers(student: PreTrainedModel, source: PreTrainedModel, cut: Cut, samp
         sample: batches of text, of at least some thousand tokens.
     """
     batches = list(sample)
-    ours, theirs = layer_modules(student), layer_modules(source)
     training = student.training, source.training
     student.train(False)
     source.train(False)
     encoder = student.base_model
     weights = {name: value.clone() for name, value in encoder.state_dict().items()}
     with torch.no_grad():
-        before = _difference(student, source, cut, batches)
+        theirs = _hidden_states(source, cut.layers, batches, cut.hidden)
+        before = _difference(student, theirs, batches)
+        ours, targets = _Reader(student, batches), _Reader(source, batches)
         scale = query_scale(student.config, source.config)
         for place, layer in enumerate(
-            tqdm(cut.layers, desc="Fitting the cut", leave=False, disable=None), start=1
+            tqdm(cut.layers, desc="Fitting the student", leave=False, disable=None), start=1
         ):
-            _fit_layer(student, ours[place], source, theirs[layer], cut, layer, scale, batches)
-        after = _difference(student, source, cut, batches)
+            _fit_layer(ours, place, targets, layer, cut, scale)
+        after = _difference(student, theirs, batches)
         if not after < before:
             encoder.load_state_dict(weights)
             after = before
@@ -97,34 +99,28 @@ def fit_linear(linear: nn.Linear, inputs_TI: Tensor, targets_TO: Tensor) -> None
         linear.bias.add_(mean_O - mean_I @ change_IO)
 
 
-def _fit_layer(
-    student: PreTrainedModel,
-    ours: Mapping[str, nn.Module],
-    source: PreTrainedModel,
-    theirs: Mapping[str, nn.Module],
-    cut: Cut,
-    layer: int,
-    query_scale: float,
-    batches: Sequence[Batch],
-) -> None:
+def _fit_layer(ours: _Reader, place: int, theirs: _Reader, layer: int, cut: Cut, query_scale: float) -> None:
     """Fit the six linear layers of one layer, in the order in which they are computed."""
-    wanted: dict[str, tuple[str, Side]] = {
-        "states": ("query", "input"),
-        "query": ("query", "output"),
-        "key": ("key", "output"),
-        "value": ("value", "output"),
-        "output": ("output", "output"),
-        "attended": ("up", "input"),
-        "up": ("up", "output"),
-        "down": ("down", "output"),
-    }
-    targets = _read(source, theirs, wanted, "down", batches)
+    targets = theirs.read(
+        layer,
+        {
+            "states": ("query", "input"),
+            "query": ("query", "output"),
+            "key": ("key", "output"),
+            "value": ("value", "output"),
+            "output": ("output", "output"),
+            "attended": ("up", "input"),
+            "up": ("up", "output"),
+            "down": ("down", "output"),
+        },
+        LAYER,
+    )
 
     def inputs(part: str) -> Tensor:
-        return _read(student, ours, {part: (part, "input")}, part, batches)[part]
+        return ours.read(place, {part: (part, "input")}, part)[part]
 
     def fit(part: str, inputs_TI: Tensor, targets_TO: Tensor) -> None:
-        linear = ours[part]
+        linear = ours.modules[place][part]
         assert isinstance(linear, nn.Linear)
         fit_linear(linear, inputs_TI, targets_TO)
 
@@ -138,6 +134,7 @@ def _fit_layer(
     fit("up", attended_TH, targets["up"][:, cut.channels("feed_forward", layer)])
     sums_TH = (targets["attended"] + targets["down"])[:, cut.hidden]
     fit("down", inputs("down"), sums_TH - attended_TH)
+    ours.read(place, {}, LAYER)
 
 
 Side = Literal["input", "output"]
@@ -147,54 +144,89 @@ class _Stop(Exception):  # noqa: N818  # ends a forward pass, and is no error
     """Raised in a hook when the rest of a forward pass is not needed."""
 
 
-def _read(
-    model: PreTrainedModel,
-    modules: Mapping[str, nn.Module],
-    wanted: Mapping[str, tuple[str, Side]],
-    last: str,
-    batches: Sequence[Batch],
-) -> dict[str, Tensor]:
-    """Return inputs or outputs of some modules over all real tokens; nothing is computed after `last`."""
-    found: dict[str, list[Tensor]] = {name: [] for name in wanted}
-    mask_BL = torch.empty(0)
-    hooks = []
+class _Reader:
+    """Reads inputs and outputs of a model's modules on the sample, one layer after the other.
 
-    def read(name: str, module: nn.Module, side: Side) -> Any:
-        def hook(_: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
-            found[name].append((given[0] if side == "input" else output)[mask_BL])
+    What a finished layer returned is kept, so that the layers before it are not computed again.
+    """
 
-        return module.register_forward_hook(hook)
+    def __init__(self, model: PreTrainedModel, batches: Sequence[Batch]) -> None:
+        self.modules = layer_modules(model)
+        self._model = model
+        self._batches = batches
+        self._finished = 0  # the number of layers
+        self._returned: list[Any] = []  # by the last of them, for each batch
 
-    def stop(*_: Any) -> None:
-        raise _Stop
+    def read(self, layer: int, wanted: Mapping[str, tuple[str, Side]], last: str) -> dict[str, Tensor]:
+        """Return inputs or outputs of modules of a layer over all real tokens.
 
-    for name, (part, side) in wanted.items():
-        hooks.append(read(name, modules[part], side))
-    hooks.append(modules[last].register_forward_hook(stop))
-    try:
-        for batch in batches:
-            mask_BL = batch["attention_mask"].bool()
-            try:
-                model.base_model(**batch)
-            except _Stop:
-                continue
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return {name: torch.cat(parts) for name, parts in found.items()}
+        Args:
+            last: the module after which nothing is computed; the layer is finished if it is the layer itself.
+        """
+        if layer <= self._finished:
+            self._finished, self._returned = 0, []
+        modules = self.modules[layer]
+        found: dict[str, list[Tensor]] = {name: [] for name in wanted}
+        returned: list[Any] = []
+        mask_BL = torch.empty(0)
+
+        def keep(name: str, side: Side) -> Any:
+            def hook(_: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
+                found[name].append((given[0] if side == "input" else output)[mask_BL])
+
+            return hook
+
+        def stop(_: nn.Module, __: Any, output: Any) -> None:
+            if last == LAYER:
+                returned.append(output)
+            raise _Stop
+
+        hooks = [
+            modules[part].register_forward_hook(keep(name, side)) for name, (part, side) in wanted.items()
+        ]
+        hooks.append(modules[last].register_forward_hook(stop))
+        try:
+            for number, batch in enumerate(self._batches):
+                mask_BL = batch["attention_mask"].bool()
+                with self._without_finished_layers(number), contextlib.suppress(_Stop):
+                    self._model.base_model(**batch)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        if last == LAYER:
+            self._finished, self._returned = layer, returned
+        return {name: torch.cat(parts) for name, parts in found.items()}
+
+    @contextlib.contextmanager
+    def _without_finished_layers(self, batch: int) -> Iterator[None]:
+        """Let all finished layers return what the last of them returned for a batch."""
+        skipped = [self.modules[number + 1][LAYER] for number in range(self._finished)]
+        for layer in skipped:
+            layer.forward = lambda *_, **__: self._returned[batch]
+        try:
+            yield
+        finally:
+            for layer in skipped:
+                del layer.forward
 
 
-def _difference(
-    student: PreTrainedModel, source: PreTrainedModel, cut: Cut, batches: Sequence[Batch]
-) -> float:
-    """Return the mean squared difference of the hidden states in the channels and layers that were cut."""
-    total, count = 0.0, 0
-    for batch in batches[::4]:  # a quarter of the sample is enough to compare
+def _hidden_states(
+    model: PreTrainedModel, layers: Sequence[int], batches: Sequence[Batch], channels: Tensor | slice
+) -> list[Tensor]:
+    """Return the hidden states of some layers over a quarter of the sample, which is enough to compare."""
+    found: dict[int, list[Tensor]] = {place: [] for place in range(len(layers))}
+    for batch in batches[::4]:
         mask_BL = batch["attention_mask"].bool()
-        theirs = source.base_model(**batch, output_hidden_states=True).hidden_states
-        ours = student.base_model(**batch, output_hidden_states=True).hidden_states
-        for place, layer in enumerate(cut.layers, start=1):
-            errors = (ours[place] - theirs[layer][..., cut.hidden])[mask_BL]
-            total += float(errors.pow(2).sum())
-            count += errors.numel()
-    return total / count
+        states = model.base_model(**batch, output_hidden_states=True).hidden_states
+        for place, layer in enumerate(layers):
+            found[place].append(states[layer][mask_BL][:, channels])
+    return [torch.cat(parts) for parts in found.values()]
+
+
+def _difference(student: PreTrainedModel, theirs: Sequence[Tensor], batches: Sequence[Batch]) -> float:
+    """Return the mean squared difference of the student's hidden states from its source's."""
+    layers = range(1, len(theirs) + 1)
+    ours = _hidden_states(student, layers, batches, slice(None))
+    return float(
+        torch.stack([(own - other).pow(2).mean() for own, other in zip(ours, theirs, strict=True)]).mean()
+    )

@@ -133,6 +133,23 @@ def test_padding_changes_nothing() -> None:
         assert torch.allclose(value, fitted[1][name], atol=1e-3), name
 
 
+@pytest.mark.parametrize("layers", [(2, 4, 6), (6, 2, 4), (3, 3, 6)])
+def test_layers_in_any_order_are_fitted(layers: tuple[int, ...]) -> None:
+    source, student = make("bert", num_hidden_layers=6), make("bert", num_hidden_layers=3)
+    cut = cut_weights(student, source, layers, lambda: texts(1))
+    fit = fit_layers(student, source, cut, texts(1))
+    assert fit.after < fit.before
+
+
+def test_the_source_reads_the_sample_once() -> None:
+    student, source, cut = cut_one("bert")
+    calls = []
+    first = source.base_model.encoder.layer[0].intermediate.dense
+    first.register_forward_hook(lambda *_: calls.append(1))
+    fit_layers(student, source, cut, texts(1))
+    assert len(calls) == 12 + 3  # batches, and a quarter of them for the differences
+
+
 def test_training_mode_comes_back() -> None:
     student, source, cut = cut_one("bert")
     student.train()
