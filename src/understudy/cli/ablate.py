@@ -20,9 +20,9 @@ def ablate_command(
     ] = None,
     student: Annotated[str | None, typer.Option("--student", help="General student to start from.")] = None,
     augmented: Annotated[
-        str | None, typer.Option("--augmented", help="Folder with a folder of augmented rows for each task.")
+        str | None, typer.Option("--augmented", help="Folder with one folder of augmented rows per task.")
     ] = None,
-    seeds: Annotated[str, typer.Option("--seeds", help="With commas between.")] = "1,2,3",
+    seeds: Annotated[str, typer.Option("--seeds", help="Seeds, separated by commas.")] = "1,2,3",
     data: DataOption = None,
     recipe: Annotated[
         str, typer.Option("--recipe", help="Shipped recipe or YAML file of the full run.")

@@ -13,13 +13,15 @@ from understudy.cli.options import JsonOption
 def bench_command(
     models: Annotated[
         list[str],
-        typer.Argument(help="Model folders and artifacts; the first is the measure.", show_default=False),
+        typer.Argument(help="Model folders and artifacts; ratios are to the first.", show_default=False),
     ],
-    batch: Annotated[str, typer.Option("--batch", help="Texts of a pass.")] = "1,32",
-    lengths: Annotated[str, typer.Option("--lengths", help="Tokens of a text.")] = "16,64,128",
-    threads: Annotated[str, typer.Option("--threads", help="Of a pass.")] = "1",
+    batch: Annotated[str, typer.Option("--batch", help="Batch sizes, separated by commas.")] = "1,32",
+    lengths: Annotated[
+        str, typer.Option("--lengths", help="Text lengths in tokens, separated by commas.")
+    ] = "16,64,128",
+    threads: Annotated[str, typer.Option("--threads", help="Numbers of threads, separated by commas.")] = "1",
     output_dir: Annotated[
-        Path | None, typer.Option("--output-dir", help="Gets result.json and a picture.")
+        Path | None, typer.Option("--output-dir", help="Folder for result.json and a picture.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -28,7 +30,8 @@ def bench_command(
     `understudy bench teachers/sst2 artifacts/sst2:int8 --threads 1,2`
 
     A folder runs in torch; an artifact runs in each of its forms, or in the one after the colon. The models
-    take turns, so that other activity on the machine affects all alike. Results of other runs are refused.
+    take turns, so that other activity on the machine affects all alike. Only times from one run can be
+    compared, so a result.json of another run is refused.
     """
     from understudy.cli.checks import check_timed
 

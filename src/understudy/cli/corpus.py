@@ -23,7 +23,7 @@ def corpus_command(
         typer.Argument(help="Parquet, JSON lines or plain text: files, folders, hub datasets."),
     ] = None,
     tokenizer: Annotated[
-        str | None, typer.Option("--tokenizer", help="The teacher: folder or hub name.")
+        str | None, typer.Option("--tokenizer", help="Tokenizer of the teacher: folder or hub name.")
     ] = None,
     recipe: RecipeOption = None,
     settings: SetOption = None,

@@ -33,11 +33,13 @@ def evaluate_command(
     against: Annotated[
         str | None, typer.Option("--against", help="Another model, compared on the same rows.")
     ] = None,
-    split: Annotated[str | None, typer.Option("--split", help="Default: the task's dev sets.")] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", help="Split to score; the development sets by default.")
+    ] = None,
     recipe: RecipeOption = None,
     settings: SetOption = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 64,
-    output_dir: Annotated[Path | None, typer.Option("--output-dir", help="Gets result.json.")] = None,
+    output_dir: Annotated[Path | None, typer.Option("--output-dir", help="Folder for result.json.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Score a model on a task with official metrics and 95 % intervals.

@@ -20,11 +20,11 @@ from understudy.cli.options import (
 def export_command(
     student: Annotated[str, typer.Argument(help="Fine-tuned model: folder or hub name.", show_default=False)],
     output_dir: Annotated[
-        Path | None, typer.Option("--output-dir", help="Gets the artifact.", show_default=False)
+        Path | None, typer.Option("--output-dir", help="Folder for the artifact.", show_default=False)
     ] = None,
     container: Annotated[
         Path | None,
-        typer.Option("--container", help="Gets a Dockerfile, compose and Kubernetes files that serve it."),
+        typer.Option("--container", help="Folder for a Dockerfile, compose and Kubernetes files."),
     ] = None,
     tolerance: Annotated[
         float, typer.Option("--tolerance", min=0.0, help="Points that int8 or int4 may lose on a dev set.")
@@ -38,7 +38,7 @@ def export_command(
         bool, typer.Option("--openvino", metavar="", help="Write int8 for OpenVINO too (extra `openvino`).")
     ] = False,
     speed: Annotated[
-        bool, typer.Option("--speed/--no-speed", metavar="", help="Time it, for the card.")
+        bool, typer.Option("--speed/--no-speed", metavar="", help="Measure speed for the model card.")
     ] = True,
     task: TaskOption = None,
     data: DataOption = None,

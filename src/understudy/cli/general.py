@@ -20,8 +20,8 @@ def general_command(
         str | None,
         typer.Option(
             "--student",
-            help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to go on with. Several, with commas: "
-            "each pass of the teacher serves all.",
+            help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to continue from. Several, with "
+            "commas: each pass of the teacher serves all.",
         ),
     ] = None,
     recipe: RecipeOption = None,

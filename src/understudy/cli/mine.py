@@ -29,7 +29,10 @@ def mine_command(
     ] = None,
     encoder: Annotated[
         str | None,
-        typer.Option("--encoder", help="Encoder that compares sentences; default: the teacher's start."),
+        typer.Option(
+            "--encoder",
+            help="Encoder that compares sentences; default: the model that the teacher was fine-tuned from.",
+        ),
     ] = None,
     task: TaskOption = None,
     data: DataOption = None,

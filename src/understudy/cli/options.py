@@ -9,14 +9,17 @@ import typer
 
 TaskOption = Annotated[
     str | None,
-    typer.Option("--task", help="sst2, mrpc, squad, conll2003 …; for your own files: classification …"),
+    typer.Option(
+        "--task", help="A task (sst2, mrpc, squad …), or a kind for your own files (classification …)."
+    ),
 ]
 DataOption = Annotated[
     str | None,
     typer.Option("--data", help="Folder in the task's layout (GLUE's, SQuAD's …), or a hub dataset."),
 ]
 TrainOption = Annotated[
-    str | None, typer.Option("--train", help="Your training rows: CSV, TSV, JSONL or Parquet.")
+    str | None,
+    typer.Option("--train", help="Your training rows: CSV, TSV, JSONL, Parquet, SQuAD JSON or CoNLL."),
 ]
 DevOption = Annotated[str | None, typer.Option("--dev", help="Your rows to score on.")]
 
@@ -51,7 +54,7 @@ EngineOption = Annotated[str, typer.Option("--engine", help="local, or ray for m
 JsonOption = Annotated[
     bool, typer.Option("--json", metavar="", help="Print the result as JSON on standard output.")
 ]
-OutputOption = Annotated[Path, typer.Option("--output-dir", help="Gets everything that is made.")]
+OutputOption = Annotated[Path, typer.Option("--output-dir", help="Folder for everything the command writes.")]
 TargetOption = Annotated[
     str | None,
     typer.Option(

@@ -14,7 +14,7 @@ def plan_command(
         str, typer.Argument(help="Shipped recipe or YAML file, of any stage.", show_default=False)
     ],
     settings: SetOption = None,
-    seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="To measure for, about.")] = 30.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="About how long to measure.")] = 30.0,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate what a recipe will cost in time, memory and disk, before it runs.

@@ -25,19 +25,19 @@ def predict_command(
     ],
     texts: Annotated[
         list[str] | None,
-        typer.Argument(help="For pairs and questions two belong together.", show_default=False),
+        typer.Argument(help="Texts to predict; for pairs and questions, two per row.", show_default=False),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", help="CSV, TSV or JSON lines with the fields; else a text a line."),
+        typer.Option("--file", help="CSV, TSV or JSON lines; any other file has one text per line."),
     ] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option("--column", metavar="FIELD=NAME", help="What a field is called in --file: text=review."),
+        typer.Option("--column", metavar="FIELD=NAME", help="Column of a field in --file, e.g. text=review."),
     ] = None,
     encoding: Annotated[
         str | None,
-        typer.Option("--encoding", help="Of --file: cp1251, utf-16 …; what its bytes show by default."),
+        typer.Option("--encoding", help="Encoding of --file, e.g. cp1251; detected by default."),
     ] = None,
     output: Annotated[
         Path | None,
@@ -49,13 +49,16 @@ def predict_command(
     ] = None,
     model: Annotated[str | None, typer.Option("--model", help="fp32, int8 …; the default is int8.")] = None,
     threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="Of one pass; the engine's choice by default.")
+        int | None,
+        typer.Option("--threads", min=1, help="Threads per prediction; the engine's choice by default."),
     ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 32,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="A JSON object a line.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", metavar="", help="Print one JSON object per line.")
+    ] = False,
     with_texts: Annotated[
         bool,
-        typer.Option("--with-texts", metavar="", help="The same with the texts in it: rows to learn from."),
+        typer.Option("--with-texts", metavar="", help="Like --json, with the texts: rows to train on."),
     ] = False,
 ) -> None:
     """Predict labels of texts with an exported student. Starts without torch.

@@ -53,4 +53,6 @@ def recipes_command(
     console.print("The papers' settings by task, not run here", style="bold")
     for prefix in sorted({recipe.rpartition("-")[0] for recipe in papers}):
         tasks = [task for task in EXPERIMENTS if f"{prefix}-{task}" in papers]
-        console.print(f"{prefix}-TASK: {', '.join(tasks)}", soft_wrap=True)
+        first = shipped[f"{prefix}-{tasks[0]}"]
+        verb = next(verb for verb in _GROUPS if f"understudy {verb} " in first)
+        console.print(f"{prefix}-TASK (understudy {verb}): {', '.join(tasks)}", soft_wrap=True)

@@ -43,7 +43,7 @@ def run_command(
         typer.Option(
             "--student",
             help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to start from. Several, with commas: "
-            "they learn at once, and are compared.",
+            "they are trained together and compared.",
         ),
     ] = None,
     target: TargetOption = None,
@@ -62,9 +62,7 @@ def run_command(
         float | None,
         typer.Option("--tolerate", min=0.0, help="Points that a student may lose to be ready; default 2."),
     ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", metavar="", help="Look for what would fail, and stop there.")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", metavar="", help="Run only the checks.")] = False,
     plan: Annotated[
         bool,
         typer.Option(

@@ -51,7 +51,7 @@ def print_plan(content: dict[str, Any]) -> None:
     longest = max(seconds, key=lambda name: seconds[name])
     console.print(
         f"Most of it, {seconds[longest] / (sum(seconds.values()) or 1):.0%}, is {longest}: fewer "
-        "steps or rows of it take less."
+        "steps or rows there save most."
     )
     disk, memory = content["disk"], content["memory"]
     console.print(

@@ -35,7 +35,7 @@ def print_bench(result: StageResult) -> None:
     console.print(table)
     table = Table(title="Speed", title_justify="left", box=SIMPLE_HEAD)
     table.add_column("model", overflow="fold")
-    for heading in ("median", "95 %", "CPU time", "speed"):
+    for heading in ("median", "p95", "CPU time", "speed"):
         table.add_column(heading, justify="right", no_wrap=True)
     shape = None
     for row in rows:
