@@ -144,6 +144,10 @@ def test_what_cannot_be_compared_is_refused(teacher: Path, encoder: Path, tmp_pa
         understudy.ablate([teacher], settings=searched, **options)
     with pytest.raises(RecipeError, match="must both have max_steps"):
         understudy.ablate([teacher], settings={"prediction.training.max_steps": None}, **options)
+    no_length = dict.fromkeys((f"{one}.training.max_steps" for one in ("intermediate", "prediction")), None)
+    no_length |= {name.replace("max_steps", "num_train_epochs"): None for name in no_length}
+    with pytest.raises(RecipeError, match="must both have max_steps"):
+        understudy.ablate([teacher], settings=settings | no_length, **options)
     smaller = {**TINY, "student.vocabulary.min_count": 2}
     with pytest.raises(RecipeError, match=r"student\.vocabulary would make them differ"):
         understudy.ablate([teacher], settings=smaller, **{**options, "student": None})

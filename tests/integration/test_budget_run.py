@@ -20,6 +20,7 @@ from understudy.planning.budget import (
     with_target,
 )
 from understudy.recipe.load import load_recipe
+from understudy.stages.distill import finished_distillation
 
 
 def test_a_target_makes_a_shape(
@@ -59,6 +60,8 @@ def test_a_target_makes_a_shape(
     student = recipe.student.model_copy(update={"shape": None})
     again = with_target(recipe.model_copy(update={"student": student}), tmp_path / "out")
     assert again.student == recipe.student
+    finished = finished_distillation(recipe.model_copy(update={"student": student}), tmp_path / "out")
+    assert finished is not None
 
 
 def test_sizes_of_other_shapes_are_predicted(

@@ -583,7 +583,7 @@ def test_what_is_refused(teacher: Path, encoder: Path, tmp_path: Path) -> None:
         )
     with pytest.raises(RecipeError, match="teacher must be given"):
         understudy.distill(task="classification", output_dir=tmp_path / "a", settings=files)
-    with pytest.raises(RecipeError, match="is no recipe for --method tinybert"):
+    with pytest.raises(RecipeError, match="is not a recipe for --method tinybert"):
         understudy.distill(teacher, recipe="finetune-mrpc", output_dir=tmp_path / "a")
     with pytest.raises(RecipeError, match=r"intermediate\.training\.learning_rat is not an argument"):
         understudy.distill(

@@ -96,6 +96,30 @@ def vector_settings(**prediction: Any) -> dict[str, Any]:
     return flat(recipe)
 
 
+def test_the_best_step_is_kept_by_its_score(teacher: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n", "utf-8")
+    settings = vector_settings() | {
+        f"prediction.training.{name}": value
+        for name, value in {
+            "max_steps": 4,
+            "eval_strategy": "steps",
+            "save_strategy": "steps",
+            "eval_steps": 2,
+            "save_steps": 2,
+            "load_best_model_at_end": True,
+        }.items()
+    }
+    done = understudy.distill(
+        teacher,
+        task="embedding",
+        data={"train": str(tmp_path / "texts.txt")},
+        settings=settings,
+        output_dir=tmp_path / "out",
+    )
+    trial = done.content["stages"]["prediction"]["trials"][0]
+    assert trial["score"] == pytest.approx(done.content["scores"]["dev"]["spearman"]["value"], abs=1e-6)
+
+
 def test_first_numbers_and_similarities_are_learnt_too(teacher: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n", "utf-8")
     done = understudy.distill(

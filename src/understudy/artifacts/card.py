@@ -257,7 +257,7 @@ def _artifact_limits(artifact: Artifact, kind: RowKind) -> list[str]:
     lines = [_length_limit(artifact.max_length, kind)]
     if "int8" in artifact.models:
         lines.append(
-            "- int8 rounds activations by the whole batch: beside others a text may get other last digits."
+            "- int8 rounds activations by the whole batch: last digits may depend on the other texts in it."
         )
     calibration = artifact.details.get("calibration")
     if calibration is not None:

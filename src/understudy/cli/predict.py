@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,7 @@ import typer
 from understudy.errors import DataError, OutputError
 
 if TYPE_CHECKING:
-    from understudy.data.kind import Prediction, RowKind
+    from understudy.data.kind import RowKind
 
 
 def predict_command(
@@ -90,6 +90,7 @@ def predict_command(
         read_file,
         read_pipe,
         write_predictions,
+        write_vectors,
     )
 
     predictor = Predictor.from_pretrained(artifact, model=model, threads=threads)
@@ -124,7 +125,7 @@ def predict_command(
     answers = predictor.stream(empty.watch(map(read.row, records)), batch_size=batch_size)
     pairs = zip(kept, cut.watch(answers), strict=True)
     if npy is not None:
-        _write_vectors(npy, (answer for _, answer in pairs))
+        write_vectors(npy, (answer for _, answer in pairs))
     elif output is not None:
         if file is not None and output.exists() and output.samefile(file):
             raise OutputError(f"--output {output} is --file itself. Use another name.")
@@ -150,15 +151,6 @@ def _check_vectors(path: Path, kind: RowKind, *, others: bool) -> None:
         raise DataError("--npy writes vectors alone; leave --output, --json and --with-texts out.")
     if not path.parent.is_dir():
         raise OutputError(f"--npy: there is no folder {path.parent}.")
-
-
-def _write_vectors(path: Path, answers: Iterable[Prediction]) -> None:
-    """Write the vectors of an embedding model as a NumPy file."""
-    import numpy as np
-
-    vectors = [np.array(one["vector"], np.float32) for one in answers]
-    with path.open("wb") as file:
-        np.save(file, np.stack(vectors) if vectors else np.zeros((0, 0), np.float32))
 
 
 def _named(columns: Sequence[str], fields: Sequence[str]) -> dict[str, str]:

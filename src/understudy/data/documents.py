@@ -199,7 +199,7 @@ def _parquet_texts(file: Any, piece: Piece, column: str) -> Iterator[Any]:
 def _json_text(line: bytes, piece: Piece, column: str) -> Any:
     try:
         return json.loads(_decode([line], piece) or "")[column]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

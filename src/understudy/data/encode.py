@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import ClassLabel, Dataset, List
+from filelock import FileLock
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
@@ -83,11 +84,15 @@ def encode(
 
 def keep_whole(file: Path, make: Callable[[], Dataset]) -> Dataset:
     """Return what a function of `datasets` makes and keeps in a file; a damaged file is made again."""
-    if file.exists() and not is_whole(file):
-        file.unlink(missing_ok=True)
-    made = make()
-    if file.exists() and not seal_of(file).exists():
-        seal(file)
+    if seal_of(file).exists() and is_whole(file):
+        return make()
+    # Another process may have made the file, and not sealed it yet.
+    with FileLock(file.with_name(f"{file.name}.lock")):
+        if file.exists() and not is_whole(file):
+            file.unlink(missing_ok=True)
+        made = make()
+        if file.exists() and not seal_of(file).exists():
+            seal(file)
     return made
 
 

@@ -6,73 +6,18 @@ split into columns carries a problem instead of values. All other checks are in 
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from understudy.data.raw_rows import Column, Problem, RawRow
-from understudy.data.text_files import choose_encoding, encoding_name, table_delimiter, text_lines
+from understudy.data.delimited import TABLE_SUFFIXES, read_table
+from understudy.data.raw_rows import Problem, RawRow
+from understudy.data.text_files import choose_encoding, encoding_name, text_lines
 from understudy.errors import DataError
 
-TABLE_SUFFIXES = (".csv", ".tsv")
 CONLL_SUFFIXES = (".conll", ".txt", ".train", ".testa", ".testb", ".iob", ".iob2", ".bio")
 TEXT_SUFFIXES = (*TABLE_SUFFIXES, ".jsonl", ".ndjson", ".json", *CONLL_SUFFIXES)
-
-
-def read_table(path: Path, encoding: str, *, header: bool) -> Iterator[RawRow]:
-    """Read CSV (quoted as in RFC 4180) or TSV (plain tabs, with quotes as text, as in GLUE).
-
-    Values are keyed by the names of the header or, without one, by position from 0.
-    """
-    if path.suffix.lower() == ".tsv":
-        records: Iterator[tuple[int, list[str] | Problem]] = (
-            (number, line.rstrip("\r\n").split("\t"))
-            for number, line in enumerate(text_lines(path, encoding), start=1)
-        )
-    else:
-        records = _csv_records(path, encoding)
-    names: list[Column] | None = None
-    for number, record in records:
-        where = f"line {number}"
-        if isinstance(record, Problem):
-            yield RawRow(where, problem=record)
-            continue
-        if names is None:
-            names = [name.strip() for name in record] if header else list(range(len(record)))
-            if len(set(names)) < len(names):
-                raise DataError(
-                    f"{path}: the columns of the first line must differ; got {record}. Rename one."
-                )
-            if header:
-                continue
-        if record in ([], [""]):
-            continue  # a blank line, usually the last
-        if len(record) != len(names):
-            detail = f"has {len(record)} columns, the first line has {len(names)}"
-            yield RawRow(where, problem=Problem("wrong number of columns", detail))
-        else:
-            yield RawRow(where, dict(zip(names, record, strict=True)))
-
-
-def _csv_records(path: Path, encoding: str) -> Iterator[tuple[int, list[str] | Problem]]:
-    # The default limit of 131,072 characters would abort the file instead of reporting the row.
-    csv.field_size_limit(2**31 - 1)
-    reader = csv.reader(text_lines(path, encoding), delimiter=table_delimiter(path, encoding), strict=True)
-    while True:
-        start = reader.line_num + 1
-        try:
-            yield start, next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            if "unexpected end" in str(error):  # an unclosed quote has swallowed the rest
-                raise DataError(
-                    f"{path}: broken quoting: the quote opened in line {start} is never closed. Close it, or "
-                    "double the quotes inside a quoted text."
-                ) from None
-            yield start, Problem("broken quoting", f"cannot be read as CSV: {error}")
 
 
 def read_jsonl(path: Path, encoding: str) -> Iterator[RawRow]:

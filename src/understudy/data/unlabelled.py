@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.data.columns import guess_columns
+from understudy.data.delimited import TABLE_SUFFIXES
 from understudy.data.kind import RowKind
 from understudy.data.raw_rows import RawRow
-from understudy.data.readers import CONLL_SUFFIXES, TABLE_SUFFIXES, read_file, read_lines
+from understudy.data.readers import CONLL_SUFFIXES, read_file, read_lines
 from understudy.data.sources import Source, hash_saved_dataset, is_saved_dataset, not_utf8, text_encoding
 from understudy.data.text_files import choose_encoding
 from understudy.errors import DataError

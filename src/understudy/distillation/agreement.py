@@ -77,8 +77,10 @@ def resolve_distillation(recipe: Recipe) -> Recipe:
 
 def labels_from(recipe: Recipe) -> str | None:
     """Return `teacher` if the development labels are the teacher's predictions."""
-    is_made = recipe.data.dev is not None and Path(recipe.data.dev).parent == cache_folder() / AGREEMENT
-    return "teacher" if is_made else None
+    if recipe.data.dev is None:
+        return None
+    folder = Path(recipe.data.dev).expanduser().resolve().parent
+    return "teacher" if folder == (cache_folder() / AGREEMENT).resolve() else None
 
 
 def _has_train(data: DataSettings) -> bool:

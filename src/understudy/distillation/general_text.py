@@ -58,7 +58,7 @@ def prepare_general(recipe: Recipe, output_dir: Path) -> GeneralRun:
     """Open the corpus, initialise the student and load the teacher, without writing anything."""
     settings = recipe.general
     if settings is None:
-        raise RecipeError("general must be given: this is no recipe for general distillation.")
+        raise RecipeError("general must be given: this is not a recipe for general distillation.")
     if recipe.teacher is None:
         raise RecipeError("teacher must be given: a folder or a hub name of a pretrained encoder.")
     if settings.corpus is None:
@@ -70,7 +70,7 @@ def prepare_general(recipe: Recipe, output_dir: Path) -> GeneralRun:
     if hash_tokenizer(tokenizer) != corpus["hashes"]["tokenizer"]:
         raise DataError(
             f"general.corpus: {settings.corpus} was made with another tokenizer than {recipe.teacher} has. "
-            "Make it anew: understudy corpus --tokenizer with this teacher."
+            "Build it again: understudy corpus --tokenizer with this teacher."
         )
     # Save by steps, not epochs: an epoch over many shards is too much to lose.
     own = {
@@ -83,7 +83,7 @@ def prepare_general(recipe: Recipe, output_dir: Path) -> GeneralRun:
     arguments = build_arguments({**own, **settings.training}, output_dir / TRAINING_FOLDER)
     if arguments.eval_strategy != "no" and not len(blocks[HELD_OUT]):
         raise DataError(
-            f"general.training.eval_strategy: {settings.corpus} holds no text out. Make it anew with a "
+            f"general.training.eval_strategy: {settings.corpus} holds no text out. Build it again with a "
             "larger corpus.held_out."
         )
     num_blocks, batch_size = len(blocks[TRAIN]), whole_batch(arguments)
@@ -110,7 +110,7 @@ def prepare_general(recipe: Recipe, output_dir: Path) -> GeneralRun:
     try:
         check_max_length(student.config, tokenizer, corpus["corpus"]["max_length"], key="corpus.max_length")
     except ModelError as error:
-        raise ModelError(f"{settings.corpus} must be made anew: {error}") from None
+        raise ModelError(f"{settings.corpus} must be built again: {error}") from None
     teacher = load_encoder(recipe.teacher)
     freeze(teacher)
     return GeneralRun(recipe, settings, arguments, corpus, rows, num_read / num_blocks, student, cut, teacher)
@@ -155,8 +155,8 @@ def announce_general(run: GeneralRun) -> None:
         logger.warning("The corpus holds nothing out: losses are those of training alone.")
     if run.recipe.student.start != "cut" and _lacks_second_segments(run):
         logger.warning(
-            "The corpus has one segment a block: what the student makes of a second one stays as it is, and "
-            "tasks of pairs start behind. Make the corpus with --set corpus.pairs=true if there will be any."
+            "The corpus has one segment per block, so the student is not trained on a second one, which "
+            "hurts tasks with pairs. Make the corpus with --set corpus.pairs=true if there will be any."
         )
 
 

@@ -70,7 +70,7 @@ def add_predictions(
 def _read(file: Path, kind: Kind) -> tuple[NDArray[np.int64], list[NDArray[np.float32]]]:
     """Read row numbers and logits in the order of the file."""
     if not file.is_file():
-        raise DataError(f"soft_labels.predictions must be a Parquet file; {file} is none.")
+        raise DataError(f"soft_labels.predictions must be a Parquet file; {file} is not one.")
     is_arrow = file.suffix == ".arrow"
     try:
         table = _read_arrow(file) if is_arrow else pq.read_table(file)
@@ -130,7 +130,7 @@ def _finite(file: Path, name: str, column: pa.Array | pa.ChunkedArray) -> NDArra
     broken = int(np.sum(~np.isfinite(values)))
     if broken:
         raise DataError(
-            f"{file}: {name} holds {broken:,} values that are no numbers. Fix them, or leave their rows out "
+            f"{file}: {name} holds {broken:,} values that are not finite. Fix them, or leave their rows out "
             "here and in the training file."
         )
     return values
@@ -166,7 +166,7 @@ def _check_rows(file: Path, numbers: NDArray[np.int64]) -> None:
     twice = numbers[1:][numbers[1:] == numbers[:-1]]
     if len(twice):
         raise DataError(
-            f"{file}: row must be there once; {len(twice):,} are there again, e.g. {_few(twice)}. Keep one."
+            f"{file}: row must be unique; {len(twice):,} are repeated, e.g. {_few(twice)}. Keep one."
         )
 
 

@@ -62,7 +62,7 @@ def distill_recipe(
     if known is not None and task is None and (named is None or named.task == _kind_of(known)):
         task = known.task
     if named is not None and named.method != method:
-        raise RecipeError(f"{recipe} is no recipe for --method {method}: its method is {named.method}.")
+        raise RecipeError(f"{recipe} is not a recipe for --method {method}: its method is {named.method}.")
     if task is None and recipe is None and teacher is not None:
         raise RecipeError(f"--task or --recipe must be given, e.g. --task mrpc: {why_no_recipe(teacher)}.")
     built = build_recipe(PREFIXES[method], given, task=task, recipe=recipe, settings=settings)
@@ -186,7 +186,7 @@ def run_method(recipe: str | Path | None) -> Method:
     method = "tinybert" if recipe is None else load_recipe(recipe).method
     if method is None:
         raise RecipeError(
-            f"{recipe} has no method: to distil by. Recipes of whole runs are quickstart, desk-sst2 and "
+            f"{recipe} has no method to distil with. Recipes of whole runs are quickstart, desk-sst2 and "
             "others that `understudy recipes` lists."
         )
     return method

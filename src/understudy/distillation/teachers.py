@@ -88,7 +88,7 @@ def hold_out_rows(prepared: Prepared, held: NDArray[np.int64]) -> HeldOut:
 
 
 def with_held_out(training: Mapping[str, Any]) -> dict[str, Any]:
-    """A training block that keeps the step with the lowest loss on held-out rows, 20 times measured."""
+    """A training block that keeps the step with the lowest loss on held-out rows, measured 20 times."""
     clash = [name for name in ("metric_for_best_model", "load_best_model_at_end") if name in training]
     if clash:
         raise RecipeError(f"training.{clash[0]} has no effect beside held_out, which chooses the step.")
@@ -100,7 +100,7 @@ def with_held_out(training: Mapping[str, Any]) -> dict[str, Any]:
 def score_memory(
     model: PreTrainedModel, prepared: Prepared, recipe: Recipe, held_out: HeldOut
 ) -> dict[str, Any]:
-    """Score a model on rows it learnt from and on rows it did not: how far both are apart is memory."""
+    """Score a model on rows it learnt from and on others; the difference shows how much it memorised."""
     scores = {}
     for name, rows in (("train", held_out.learnt_rows), ("held_out", held_out.rows)):
         split = prepare_split(

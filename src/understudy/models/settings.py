@@ -166,7 +166,7 @@ def name_students(students: Sequence[str]) -> dict[str, str]:
     """
     if not students:
         raise RecipeError("students must be given, e.g. 6l-384d,4l-312d.")
-    names = [_folder_name(student) for student in students]
+    names = [folder_name(student) for student in students]
     odd = next((name for name in names if name in _NO_NAMES), None)
     if odd is not None:
         raise RecipeError(
@@ -182,9 +182,13 @@ def name_students(students: Sequence[str]) -> dict[str, str]:
     return dict(zip(names, students, strict=True))
 
 
-def _folder_name(student: str) -> str:
-    """Return the last part of a path that says which student it is."""
-    parts = [part for part in Path(student).parts if part not in (STUDENT, DISTILLED)]
+def folder_name(model: str) -> str:
+    """Return the last part of a path that says which model it is.
+
+    >>> folder_name("runs/sst2/distilled/student")
+    'sst2'
+    """
+    parts = [part for part in Path(model).parts if part not in (STUDENT, DISTILLED)]
     return parts[-1] if parts else ""
 
 

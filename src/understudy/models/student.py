@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import transformers
@@ -88,7 +89,7 @@ def load_student(
     layers = choose_layers(choice, config.num_hidden_layers, source.config.num_hidden_layers)
     cut = cut_weights(student, source, layers, sample)
     if fit and settings.fit is not False and not cut.is_copy:
-        _fit(student, source, cut, sample)
+        _fit(student, source, cut, sample, settings.source or teacher)
     if task is not None:
         task.kind.finish_cut(student, cut.hidden, source.config)
     return student, cut if source.config.hidden_size == teacher_config.hidden_size else None
@@ -126,7 +127,7 @@ def _load_saved(
             f"{settings.model} was not (understudy general --set student.init=cut makes one). Leave it out."
         )
     if cut is not None and sample is not None and settings.fit is not False:
-        _fit(student, load_encoder(teacher), cut, sample)
+        _fit(student, load_encoder(teacher), cut, sample, teacher)
     return student, cut
 
 
@@ -135,13 +136,17 @@ def _fit(
     source: PreTrainedModel,
     cut: Cut,
     sample: Callable[[], Iterable[Mapping[str, Tensor]]],
+    name: str,
 ) -> None:
     fitted = fit_layers(student, source, cut, sample())
-    logger.info(
-        "The student is fitted to its teacher on %s tokens: its hidden states differ by %.3g instead of %.3g "
-        "(mean square).",
-        *(f"{fitted.tokens:,}", fitted.after, fitted.before),
-    )
+    if fitted.after < fitted.before:
+        logger.info(
+            "The student is fitted to %s on %s tokens: its hidden states differ by %.3g instead of %.3g "
+            "(mean square).",
+            *(Path(name).name, f"{fitted.tokens:,}", fitted.after, fitted.before),
+        )
+    else:
+        logger.info("The student stays as it was: least squares brings it no nearer to %s.", Path(name).name)
 
 
 def base_config(settings: StudentSettings, teacher: str) -> Any:

@@ -169,7 +169,7 @@ def _check_full(full: Recipe, tables: Sequence[str]) -> None:
     units = [
         {"max_steps", "num_train_epochs"} & set(one.training) for one in (full.intermediate, full.prediction)
     ]
-    if units[0] != units[1]:
+    if units[0] != units[1] or not units[0]:
         raise RecipeError(
             "intermediate.training and prediction.training must both have max_steps or both num_train_epochs."
         )

@@ -18,7 +18,7 @@ from understudy.artifacts.session import Arrays, Logits
 from understudy.distillation.recipes import distill_recipe
 from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_model, load_tokenizer
-from understudy.models.settings import STUDENT, name_students, refuse_one_shape, student_inside
+from understudy.models.settings import STUDENT, folder_name, name_students, refuse_one_shape, student_inside
 from understudy.pipeline.messages import show_messages
 from understudy.predictor.predictor import Predictor
 from understudy.recipe.load import parse_settings
@@ -162,11 +162,7 @@ def distill(
         processing_class=processing_class,
         revision=revision,
     )
-    folder = (
-        Path(output_dir)
-        if output_dir is not None
-        else Path("students") / Path(str(built.tokenizer_model)).name
-    )
+    folder = Path(output_dir or Path("students") / folder_name(str(built.tokenizer_model)))
     if output_dir is None and not overwrite:
         finished = finished_distillation(built, folder)
         if finished is not None:

@@ -154,13 +154,14 @@ def _task_part(
     trials: Sequence[TrainingArguments],
     seconds_of_a_row: float,
     flop_of_a_token: Callable[[float], float],
+    unit: str = "trials",
 ) -> Part:
     """Estimate a stage on a task's rows; the cost of a row does not depend on its batch."""
     steps = [num_steps(arguments, len(prepared.epoch)) for arguments in trials]
     rows = sum(count * whole_batch(arguments) for count, arguments in zip(steps, trials, strict=True))
     length = _mean_length(prepared)
     tokens = rows * length
-    shown = f"{name}, {len(trials)} trials" if len(trials) > 1 else name
+    shown = f"{name}, {len(trials)} {unit}" if len(trials) > 1 else name
     return Part(shown, sum(steps), tokens, tokens * flop_of_a_token(length), rows * seconds_of_a_row)
 
 
@@ -187,9 +188,10 @@ def cost_of_finetuning(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     part = _task_part(
         "fine-tuning",
         prepared,
-        [arguments],
+        [arguments] * (1 + (recipe.folds or 0)),
         taken / (steps * batch),
         functools.partial(_learning_flop, model.config),
+        "teachers",
     )
     parameters = model.num_parameters()
     weights = parameters * _BYTES_OF_A_PARAMETER["training"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import itertools
 import json
@@ -11,18 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from understudy.data.delimited import TABLE_SUFFIXES, is_tsv, read_header, read_table
 from understudy.data.kind import Prediction, RowKind
-from understudy.data.text_files import (
-    choose_encoding,
-    encoding_name,
-    is_encoding,
-    table_delimiter,
-    text_lines,
-)
+from understudy.data.text_files import choose_encoding, encoding_name, is_encoding, text_lines
 from understudy.errors import DataError, did_you_mean
 from understudy.files import remove_half_written, write_atomically
 
-TABLES = (".csv", ".tsv")
 _PLACES_KEPT = 5
 
 
@@ -69,10 +64,9 @@ def read_file(
         encoding = choose_encoding(file, encoding, setting="--encoding")
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror or error}.") from None
-    if file.suffix not in TABLES:
+    if not is_table(file):
         return Records((read_line(line, fields) for line in _lines(file, encoding)), encoding=encoding)
-    with _explain_csv(file):
-        header = list(_table(file, encoding).fieldnames or ())
+    header = read_header(file, encoding)
     columns = {}
     for name in fields:
         known = trained.get(name, name)
@@ -88,36 +82,37 @@ def read_file(
     return Records(_records(file, encoding), columns, encoding)
 
 
-def _records(file: Path, encoding: str) -> Iterator[dict[str, Any]]:
-    with _explain_csv(file):
-        yield from _table(file, encoding)
+def is_table(file: Path) -> bool:
+    """Return whether a file is named as a table."""
+    return file.suffix.lower() in TABLE_SUFFIXES
 
 
-def _table(file: Path, encoding: str) -> csv.DictReader[str]:
-    csv.field_size_limit(2**31 - 1)  # a cell may be longer than the default of 131,072 characters
-    return csv.DictReader(_lines(file, encoding), delimiter=table_delimiter(file, encoding))
-
-
-@contextlib.contextmanager
-def _explain_csv(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except csv.Error as error:
-        raise DataError(f"{file} cannot be read as a table: {error}.") from None
+def _records(file: Path, encoding: str) -> Iterator[dict[Any, Any]]:
+    """Yield the rows of a table, read as for training."""
+    for row in read_table(file, encoding, header=True):
+        if row.problem is not None:
+            raise DataError(f"{file}, {row.where}: {row.problem.detail}. Fix it, and run the command again.")
+        for value in row.values.values():
+            _check_text(file, row.where, value, encoding)
+        yield row.values
 
 
 def _lines(file: Path, encoding: str) -> Iterator[str]:
-    """Yield the lines of a file; bytes that are not text are an error."""
     for number, line in enumerate(text_lines(file, encoding), 1):
-        try:
-            line.encode()
-        except UnicodeEncodeError as error:
-            byte = ord(line[error.start]) - 0xDC00
-            raise DataError(
-                f"{file} cannot be read: line {number} has a byte, 0x{byte:02X}, that is not "
-                f"{encoding_name(encoding)}. Convert it, or name its encoding with --encoding."
-            ) from None
+        _check_text(file, f"line {number}", line, encoding)
         yield line
+
+
+def _check_text(file: Path, where: str, text: str, encoding: str) -> None:
+    """Refuse bytes that are not text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        byte = ord(text[error.start]) - 0xDC00
+        raise DataError(
+            f"{file} cannot be read: {where} has a byte, 0x{byte:02X}, that is not "
+            f"{encoding_name(encoding)}. Convert it, or name its encoding with --encoding."
+        ) from None
 
 
 def read_pipe(lines: Iterable[bytes], fields: Sequence[str]) -> Records:
@@ -241,10 +236,10 @@ def write_predictions(
 
     A prediction's name that a column of the file already has gets the prefix `predicted_`.
     """
-    if file.suffix not in (*TABLES, ".jsonl"):
+    if not is_table(file) and file.suffix.lower() != ".jsonl":
         raise DataError(f"--output must end in .csv, .tsv or .jsonl; got {file.name!r}.")
-    is_table = file.suffix in TABLES
-    lines = (_beside(record, kind.cells(answer) if is_table else answer, fields) for record, answer in pairs)
+    answers = ((record, _cells(kind, answer) if is_table(file) else answer) for record, answer in pairs)
+    lines = (_beside(record, answer, fields) for record, answer in answers)
     first = next(lines, None)
 
     def write(path: Path) -> None:
@@ -252,17 +247,47 @@ def write_predictions(
             if first is None:
                 return
             every = itertools.chain([first], lines)
-            if not is_table:
+            if is_tsv(file):
+                opened.write(_tsv_line(file, first))
+                opened.writelines(_tsv_line(file, line.values()) for line in every)
+            elif is_table(file):
+                table = csv.DictWriter(opened, list(first), extrasaction="ignore")
+                table.writeheader()
+                table.writerows(every)
+            else:
                 opened.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in every)
-                return
-            names = [name for name in first if name not in ("probabilities", "truncated")]
-            delimiter = "\t" if file.suffix == ".tsv" else ","
-            table = csv.DictWriter(opened, names, delimiter=delimiter, extrasaction="ignore")
-            table.writeheader()
-            table.writerows(every)
 
     remove_half_written(file)
     write_atomically(file, write)  # half a table would look like a whole one
+
+
+def write_vectors(file: Path, answers: Iterable[Prediction]) -> None:
+    """Write the vectors of an embedding model as a NumPy file."""
+    vectors = [np.array(one["vector"], np.float32) for one in answers]
+
+    def write(path: Path) -> None:
+        with path.open("wb") as opened:  # a path without .npy would get it
+            np.save(opened, np.stack(vectors) if vectors else np.zeros((0, 0), np.float32))
+
+    remove_half_written(file)
+    write_atomically(file, write)
+
+
+def _cells(kind: RowKind, answer: Prediction) -> Prediction:
+    """Return the part of a prediction that a table has."""
+    return {
+        name: value
+        for name, value in kind.cells(answer).items()
+        if name not in ("probabilities", "truncated")
+    }
+
+
+def _tsv_line(file: Path, values: Iterable[Any]) -> str:
+    """Return a line of plain tabs, in which quotes are text, as for training."""
+    cells = ["" if value is None else str(value) for value in values]
+    if any(character in cell for cell in cells for character in "\t\r\n"):
+        raise DataError(f"{file} cannot hold a text with a tab or a line break. Write a .csv file instead.")
+    return "\t".join(cells) + "\n"
 
 
 def _beside(record: Any, answer: Prediction, fields: Sequence[str]) -> dict[str, Any]:

@@ -117,15 +117,18 @@ def apply_settings(values: Mapping[str, Any], settings: Sequence[str] | Mapping[
         *parents, last = key.split(".")
         level = result
         for parent in parents:
+            if value is None and not level.get(parent):
+                break  # nothing is there to remove
             inner = level.get(parent) or {}
             if not isinstance(inner, dict):
                 raise RecipeError(f"--set {key}: {parent} is not a block of keys but {inner!r}.")
             level[parent] = dict(inner)
             level = level[parent]
-        if value is None:
-            level.pop(last, None)
         else:
-            level[last] = value
+            if value is None:
+                level.pop(last, None)
+            else:
+                level[last] = value
     return result
 
 

@@ -245,7 +245,7 @@ def _check_block(name: str, block: Any) -> Any:
     }
     refused = own.get(name, _NOT_TRIALS)
     for key, reason in refused.items():
-        if block.training.get(key):
+        if any([block.training.get(key), *getattr(block, "search", {}).get(key, ())]):
             raise RecipeError(f"{name}.training.{key} cannot be set: {reason}.")
     for key in ("save_strategy", "eval_strategy") if name == "general" else ():
         if block.training.get(key) == "epoch":
@@ -401,7 +401,7 @@ def _check_predictions(recipe: Recipe) -> None:
     """Refuse uses that a file of predictions cannot serve."""
     if recipe.method == "patient":
         raise RecipeError(
-            "soft_labels.predictions holds no hidden states to be patient with. Use soft-labels."
+            "soft_labels.predictions holds no hidden states, which method: patient needs. Use soft-labels."
         )
     if recipe.data.unlabelled is not None:
         raise RecipeError("data.unlabelled needs a teacher; soft_labels.predictions has the training rows.")

@@ -47,6 +47,8 @@ def refuse_other_stages(recipe: Recipe) -> None:
             raise RecipeError(
                 f"{name} has no effect here: understudy run reads it. Run that, or leave it out."
             )
+    if recipe.tolerate != type(recipe).model_fields["tolerate"].default:
+        raise RecipeError("tolerate has no effect here: understudy run reads it. Run that, or leave it out.")
 
 
 def resolve_paths(recipe: Recipe) -> Recipe:

@@ -72,7 +72,8 @@ class Handlers:
 
     async def describe(self, request: Request) -> Response:
         model = self._model(request)
-        return AsciiResponse(describe_model(model.name, model.loaded.predictor.artifact, model.loaded.sample))
+        loaded = model.loaded
+        return AsciiResponse(describe_model(model.name, loaded.predictor.artifact, model.form, loaded.sample))
 
     async def model_ready(self, request: Request) -> Response:
         self._model(request)

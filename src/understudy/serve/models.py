@@ -37,11 +37,12 @@ class ServedModel:
 
     Attributes:
         name: its name in addresses and metrics.
+        form: the form of the artifact that answers; None for its default.
         loaded: what answers now. Read it once for each request: it may be replaced at any time.
     """
 
     def __init__(self, name: str, folder: str, *, form: str | None, threads: int) -> None:
-        self.name, self._folder, self._form, self._threads = name, folder, form, threads
+        self.name, self._folder, self.form, self._threads = name, folder, form, threads
         self._signature = self._read_signature()
         self._problem = ""
         self.loaded = self._load()
@@ -59,7 +60,7 @@ class ServedModel:
         """Open the artifact and make a prediction: what cannot answer must not take over."""
         # The link is followed once, so that all files are of one artifact.
         folder = os.path.realpath(Path(self._folder).expanduser())
-        predictor = Predictor(folder, model=self._form, threads=self._threads)
+        predictor = Predictor(folder, model=self.form, threads=self._threads)
         lists = predictor.kind.list_fields
         row = {name: ["a", "b"] if name in lists else "a" for name in predictor.artifact.fields}
         return Loaded(predictor, predictor(row))

@@ -267,8 +267,12 @@ def _row_shape(value: Any, datatype: str) -> list[int]:
     return [len(value)] if _is_row(value, datatype) else []
 
 
-def describe_model(name: str, artifact: Artifact, sample: Prediction) -> dict[str, Any]:
-    """Return the metadata of a model: its inputs and outputs."""
+def describe_model(name: str, artifact: Artifact, form: str | None, sample: Prediction) -> dict[str, Any]:
+    """Return the metadata of a model: its inputs and outputs.
+
+    Args:
+        form: the form that answers; None for the artifact's default.
+    """
     outputs = [
         {
             "name": one,
@@ -280,7 +284,7 @@ def describe_model(name: str, artifact: Artifact, sample: Prediction) -> dict[st
     return {
         "name": name,
         "versions": ["1"],
-        "platform": f"{artifact.models[artifact.default].engine}_onnx",
+        "platform": f"{artifact.choose(form).engine}_onnx",
         "inputs": [{"name": one, "datatype": "BYTES", "shape": [-1]} for one in artifact.fields],
         "outputs": outputs,
     }

@@ -83,6 +83,9 @@ def augment_from_recipe(
             "--workers has no effect with --engine local, which is this process. Use --engine ray."
         )
     recipe, output_dir = resolve_paths(recipe), output_dir.expanduser().resolve()
+    settings = recipe.augment
+    assert settings is not None
+    assert settings.model is not None
     check_output(output_dir, recipe, overwrite=overwrite)
     tune_cpu()
     given, recipe = recipe, with_precision(recipe)  # resolved once, so that it is the same for every worker
@@ -91,8 +94,8 @@ def augment_from_recipe(
     assert recipe.augment is not None
     maker = ShardMaker(recipe.augment, recipe.task_definition.kind, data, recipe.seed, ROWS_PER_SHARD)
     hashes = {"model": hash_model(settings.model), **data.hashes}
-    for name in (settings.vectors, settings.vector_words):
-        if name is not None:
+    for name in (settings.vectors, settings.vector_words, settings.stop_words):
+        if name is not None and Path(name).is_file():
             hashes[Path(name).name] = hash_file(Path(name))
     start_output(output_dir, given, hashes, overwrite=overwrite)
     folder = output_dir / AUGMENTED_ROWS

@@ -134,7 +134,8 @@ def finished_distillation(recipe: Recipe, folder: Path) -> DistillResult | None:
     """
     if not (folder / RESULT).is_file():
         return None
-    recipe, content = resolve_distillation(recipe), json.loads((folder / RESULT).read_text("utf-8"))
+    recipe = with_target(resolve_distillation(recipe), folder)
+    content = json.loads((folder / RESULT).read_text("utf-8"))
     task, config = recipe.task_definition, load_config(recipe.tokenizer_model)
     data = load_data(
         task, recipe.data, ("train", *dev_splits(task, recipe.data)), labels=model_labels(config, task)

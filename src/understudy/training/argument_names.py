@@ -84,7 +84,7 @@ def argument_types() -> dict[str, Any]:
 
 
 def _is_internal(node: ast.AnnAssign) -> bool:
-    """Return whether a field is none of the constructor's: `field(init=False)`."""
+    """Return whether a field is not a constructor argument: `field(init=False)`."""
     return isinstance(node.value, ast.Call) and any(
         one.arg == "init" and ast.unparse(one.value) == "False" for one in node.value.keywords
     )

@@ -36,6 +36,12 @@ class _Stop(TrainerCallback):
             control.should_save = control.should_training_stop = True
         return control
 
+    def on_epoch_end(self, args: Any, state: Any, control: TrainerControl, **_: Any) -> TrainerControl:
+        # Trainer ends the epoch early and would score the model, which might then be kept as the best one.
+        if self.is_asked and not float(state.epoch).is_integer():
+            control.should_evaluate = control.should_save = False
+        return control
+
 
 @contextlib.contextmanager
 def checkpoint_on_interrupt(trainer: Trainer) -> Iterator[None]:

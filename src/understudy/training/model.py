@@ -60,7 +60,9 @@ class DistillationModel(nn.Module):
         student = read_model(self.student, batch, self.layers, self.objectives)
         if self.projections is not None and self.layers:
             student = project(student, self.projections)
-        return self.objectives.losses(student, teacher, batch)
+        # Differences of large and nearly equal numbers, which a lower precision would round away.
+        with torch.autocast(self.student.device.type, enabled=False):
+            return self.objectives.losses(student, teacher, batch)
 
 
 def match_models(

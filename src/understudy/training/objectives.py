@@ -186,8 +186,8 @@ class TinyBertObjectives(Objectives):
         unknown = sorted(set(self.weights) - {*names, *kinds})
         if unknown:
             raise RecipeError(
-                f"weights.{unknown[0]} is no term. Kinds are {', '.join(kinds)}; layers are counted from 1 "
-                f"to {num_layers}, e.g. attention_{num_layers}."
+                f"weights.{unknown[0]} is not a term. Kinds are {', '.join(kinds)}; layers are counted from "
+                f"1 to {num_layers}, e.g. attention_{num_layers}."
             )
         learnt = [name for name in names if weight_of(name, self.weights)]
         if not learnt:
@@ -277,7 +277,10 @@ class JointObjectives(Objectives):
     attention: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
-        if self.layer_map is None:
+        if not self.layers:  # then nothing of the layers is captured
+            object.__setattr__(self, "layer_map", None)
+            object.__setattr__(self, "attention", False)
+        elif self.layer_map is None:
             object.__setattr__(self, "layer_map", self.layer_terms.layer_map)
 
     @property

@@ -62,6 +62,10 @@ class OrderedTrainer(Trainer):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        if self.compute_loss_func is None:
+            # Heads of encoders take the number of rows of a step, but return the mean over their micro-batch.
+            self.model_accepts_loss_kwargs = False
+        self._order: LengthGroupedSampler | None = None
         self.remove_callback(PrinterCallback)
         self.remove_callback(ProgressCallback)
         self.add_callback(LogOften())
@@ -75,13 +79,22 @@ class OrderedTrainer(Trainer):
         # The batch of all processes together, so that they finish a step at the same time.
         batch_size = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
         seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
-        assert isinstance(dataset, Dataset)  # Trainer's own type is wider
+        if not isinstance(dataset, Dataset):
+            raise ValueError(
+                "train_dataset must be a datasets.Dataset to be grouped by length, got "
+                f"{type(dataset).__name__}"
+            )
         if "length" in dataset.column_names:
-            return LengthGroupedSampler(dataset["length"][:], batch_size, seed)
-        return LengthGroupedSampler([len(ids) for ids in dataset["input_ids"]], batch_size, seed)
+            lengths = dataset["length"][:]
+        else:
+            lengths = [len(ids) for ids in dataset["input_ids"]]
+        self._order = LengthGroupedSampler(lengths, batch_size, seed)
+        return self._order
 
     def _run_epoch(self, *arguments: Any, **options: Any) -> None:
         """Train for an epoch, unless a run is resumed from its last step: Trainer would take one more."""
+        if self._order is not None:  # Accelerate does not find it in the loader of a resumed distributed run
+            self._order.set_epoch(options["epoch"])
         checkpoint = options["resume_from_checkpoint"]
         if checkpoint is not None and options["epoch"] == options["epochs_trained"]:
             file = _unlogged_file(Path(str(checkpoint)), self.args)
@@ -309,7 +322,14 @@ class DistillationTrainer(OrderedTrainer):
         """Predict with the student itself."""
         names = {*model_inputs(self.student, inputs, flat=False), *self.label_names}
         wanted = {name: value for name, value in inputs.items() if name in names}
-        return super().prediction_step(self.student, wanted, prediction_loss_only, ignore_keys)
+        if self.label_names:
+            return super().prediction_step(self.student, wanted, prediction_loss_only, ignore_keys)
+        # Trainer would score nothing of a model that takes no labels (embeddings), and keep all outputs.
+        wanted = self._prepare_inputs(wanted)
+        with torch.no_grad(), self.compute_loss_context_manager():
+            output = self.student(**wanted)
+        logits = tuple(output[name].detach() for name in output if name.endswith("logits"))
+        return None, logits[0] if len(logits) == 1 else logits, inputs.get("labels")
 
     def evaluate(self, eval_dataset: Any = None, *arguments: Any, **options: Any) -> dict[str, float]:
         """Score the student with `compute_metrics`; without it, report the losses on some rows."""

@@ -47,7 +47,9 @@ def hash_model(model: str) -> str:
             load_config(model)  # explains what is wrong
             raise
         if commit is None:
-            raise ModelError(f"the hub's commit of {model!r} cannot be told. Save the model to a folder.")
+            raise ModelError(
+                f"the hub's commit of {model!r} cannot be determined. Save the model to a folder."
+            )
         return f"{name}@{commit}"
     if is_artifact(folder):
         return hash_file(folder / ARTIFACT)  # which has the hashes of all others

@@ -65,7 +65,8 @@ def evaluation_recipe(
     if task is not None:
         values["task"] = task
     if parse_settings(settings).get("data.dev") is not None:  # instead of the rows that it was scored on
-        values.get("data", {}).pop("dev_share", None)
+        for name in ("dev_share", "encoding"):
+            values.get("data", {}).pop(name, None)
         if data is None:
             values.get("data", {}).pop("source", None)
     return Recipe.from_mapping(apply_settings(values, settings))

@@ -10,6 +10,8 @@ from understudy.artifacts.artifact import CARD
 from understudy.artifacts.card import Student, write_student_card
 from understudy.artifacts.upload import Content
 from understudy.errors import OutputError
+from understudy.models.cut import CUT
+from understudy.models.projections import PROJECTIONS
 from understudy.models.settings import DISTILLED, student_inside
 from understudy.recipe.load import load_recipe
 from understudy.workspace.folders import RESULT
@@ -17,13 +19,14 @@ from understudy.workspace.models import refuse_unfinished
 from understudy.workspace.origin import find_origin
 from understudy.workspace.recipes import saved_recipe
 
-# What transformers saves of a model and a tokenizer, and projections, from which a next stage can continue.
+# What transformers saves of a model and a tokenizer, and what a next stage continues from.
 # Left out are recipe.yaml and result.json, which have paths; the card has their content without them.
 _FILES = (
     "config.json",
     "model*.safetensors",
     "model.safetensors.index.json",
-    "projections.safetensors",
+    PROJECTIONS,
+    CUT,
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",

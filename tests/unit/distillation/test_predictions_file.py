@@ -90,7 +90,7 @@ GOOD = [[0.5, 0.5]] * 3
         ({"row": [0, 1], "logits": GOOD[:2]}, "1 of 3 are not there, e.g. 3"),
         (
             {"row": [0, 1, 1, 3], "logits": [*GOOD, [0, 1]]},
-            "row must be there once; 1 are there again, e.g. 1",
+            "row must be unique; 1 are repeated, e.g. 1",
         ),
         ({"row": [1, 2, 4], "logits": GOOD}, "row must count from 0; it goes from 1 to 4. Subtract 1"),
         ({"row": [0, 1, 3], "logits": GOOD, "probabilities": GOOD}, "it has both. Drop one"),

@@ -414,6 +414,17 @@ def test_unseen_labels(values: dict[str, Any], tmp_path: Path) -> None:
     assert "the label neg" in one.message
 
 
+def test_unseen(values: dict[str, Any], tmp_path: Path, encoder: Path) -> None:
+    one = found(values, tmp_path, "unseen", unseen=True)
+    assert (one.level, "needs a teacher with folds, and" in one.message) == ("error", True)
+    encoder_only = values | {"teacher": None, "finetune": {"model": str(encoder)}}
+    assert "finetune.folds=5" in found(encoder_only, tmp_path, "unseen", unseen=True).message
+    planned = {"unseen": True, "finetune__folds": 2}
+    assert "unseen" not in {one.check for one in findings(encoder_only, tmp_path, **planned)}
+    more = found(encoder_only, tmp_path, "unseen", augment={"model": str(encoder)}, **planned)
+    assert "Leave one out" in more.message
+
+
 def test_augment(values: dict[str, Any], tmp_path: Path, encoder: Path) -> None:
     one = found(values, tmp_path, "augment", augment={"variants": 2})
     assert "augment.model must be given" in one.message

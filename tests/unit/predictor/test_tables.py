@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from understudy.data.delimited import read_table
 from understudy.errors import DataError
 from understudy.kinds import get_rows
 from understudy.predictor.tables import (
@@ -15,6 +18,7 @@ from understudy.predictor.tables import (
     read_file,
     read_pipe,
     write_predictions,
+    write_vectors,
 )
 
 TEXT, PAIR = ("text",), ("text", "text_pair")
@@ -138,3 +142,48 @@ def test_a_file_that_is_no_table_is_not_written(tmp_path: Path) -> None:
 def test_no_rows_make_an_empty_file(tmp_path: Path) -> None:
     write_predictions(tmp_path / "out.csv", [], get_rows("classification"), TEXT)
     assert (tmp_path / "out.csv").read_text() == ""
+
+
+def test_tables_are_read_as_for_training(tmp_path: Path) -> None:
+    """In a .tsv, quotes are text. In a .csv, a row with more columns than the first line is an error."""
+    file = tmp_path / "a.TSV"
+    file.write_text('id\ttext\n1\t"I am fine, she said\n2\tanother\n3\tthe "end"\n')
+    texts = ['"I am fine, she said', "another", 'the "end"']
+    assert rows_of(read(file)) == [{"text": text} for text in texts]
+    assert [row.values["text"] for row in read_table(file, "utf-8", header=True)] == texts
+    file = tmp_path / "a.csv"
+    file.write_text("text\ngood, they say\n")
+    with pytest.raises(DataError, match=r"a\.csv, line 2: has 2 columns, the first line has 1\. Fix it"):
+        rows_of(read(file))
+
+
+def test_a_tsv_is_written_as_it_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "out.tsv"
+    rows = [({"text": 'the "end"'}, {"label": "pos"}), ({"text": '"open'}, {"label": "neg"})]
+    write_predictions(file, rows, get_rows("classification"), TEXT)
+    assert list(read(file).records) == [
+        {"text": 'the "end"', "label": "pos"},
+        {"text": '"open', "label": "neg"},
+    ]
+    with pytest.raises(DataError, match=r"cannot hold a text with a tab or a line break\. Write a \.csv"):
+        write_predictions(file, [({"text": "a\tb"}, {"label": "x"})], get_rows("classification"), TEXT)
+
+
+def test_columns_of_the_user_stay_whatever_they_are_called(tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    own = {"text": "good", "probabilities": "mine", "truncated": "no"}
+    answer = {"label": "pos", "probabilities": {"pos": 1.0}, "truncated": True}
+    write_predictions(file, [(own, answer)], get_rows("classification"), TEXT)
+    assert list(read(file).records) == [own | {"label": "pos"}]
+
+
+def test_vectors_are_written_whole(tmp_path: Path) -> None:
+    def answers() -> Iterator[dict[str, list[float]]]:
+        yield {"vector": [1.0, 2.0]}
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_vectors(tmp_path / "out.npy", answers())
+    assert not list(tmp_path.iterdir())
+    write_vectors(tmp_path / "out.npy", [{"vector": [1.0, 2.0]}])
+    assert np.load(tmp_path / "out.npy").tolist() == [[1.0, 2.0]]

@@ -114,6 +114,16 @@ def test_null_takes_a_key_away() -> None:
     )
 
 
+def test_null_makes_no_block() -> None:
+    assert apply_settings({}, ["augment.vectors=null", "finetune.training.seed=null"]) == {}
+
+
+def test_search_does_not_get_around_what_a_stage_refuses() -> None:
+    given = {"prediction.search": {"label_smoothing_factor": [0.0, 0.1]}}
+    with pytest.raises(RecipeError, match=r"prediction\.training\.label_smoothing_factor cannot be set"):
+        load_recipe("desk-tinybert-mrpc", given)
+
+
 def test_settings_do_not_change_what_they_are_laid_over() -> None:
     values = {"training": {"seed": 1}}
     assert apply_settings(values, ["training.seed=2"]) == {"training": {"seed": 2}}

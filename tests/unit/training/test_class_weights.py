@@ -64,14 +64,15 @@ def test_over_all_rows_it_is_the_mean_of_torch() -> None:
     assert weighted_loss(weights)({"logits": logits}, labels).item() == pytest.approx(theirs.item())
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_accumulated_batches_of_any_shape_are_one_batch(
-    size: int, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+@pytest.mark.parametrize(("size", "weighted"), [(1, True), (2, True), (3, True), (1, False), (2, False)])
+def test_accumulated_batches_are_one_batch_and_of_any_shape_with_weights(
+    size: int, weighted: bool, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
     rows = Dataset.from_dict(
         {"input_ids": [[2, 5 + n, 3] for n in range(4)], "labels": [0, 0, 0, 1], "row": range(4)}
     )
-    weights = []
+    loss = weighted_loss(class_weights("balanced", np.array([0, 0, 0, 1]), ["a", "b"])) if weighted else None
+    weights, losses = [], []
     for batch, accumulation in ((4, 1), (size, -(-4 // size))):
         torch.manual_seed(0)
         model = BertForSequenceClassification(
@@ -91,10 +92,11 @@ def test_accumulated_batches_of_any_shape_are_one_batch(
             arguments,
             data_collator=Collator(tokenizer),
             train_dataset=rows,
-            compute_loss_func=weighted_loss(class_weights("balanced", np.array([0, 0, 0, 1]), ["a", "b"])),
+            compute_loss_func=loss,
         )
-        trainer.train()
+        losses.append(trainer.train().training_loss)
         weights.append(model.state_dict())
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     for name, value in weights[0].items():
         assert torch.allclose(value, weights[1][name], atol=1e-6), name
 

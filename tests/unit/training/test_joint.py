@@ -54,6 +54,12 @@ def test_a_part_without_weight_is_left_out(left_out: str) -> None:
     assert names == set.union(*(terms[name] for name in terms if name != left_out))
 
 
+def test_without_layers_nothing_of_them_is_captured() -> None:
+    objectives = JointObjectives(get_kind("classification"), layers=0.0)
+    assert (objectives.layer_map, objectives.attention) == (None, False)
+    assert JointObjectives(get_kind("classification")).attention
+
+
 def test_layers_on_rows_without_labels_only() -> None:
     """Two equal rows, one with a label: the layers count on the other, the label on the one."""
     objectives = JointObjectives(

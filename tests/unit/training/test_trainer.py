@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,25 @@ import pytest
 import torch
 from datasets import Dataset
 from torch import Tensor
-from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerControl, TrainerState
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+)
 
-from understudy.data.encode import encode
+from understudy.data.encode import Collator, encode
 from understudy.distillation.layers import match
 from understudy.errors import RecipeError, TrainingError
 from understudy.kinds import get_kind
 from understudy.recipe.distillation import IntermediateSettings
 from understudy.training.arguments import DEFAULTS, build_arguments
-from understudy.training.model import DistillationModel
-from understudy.training.objectives import TinyBertObjectives
+from understudy.training.interrupt import Stopped, ask_to_stop, checkpoint_on_interrupt
+from understudy.training.model import DistillationModel, match_models, read_model
+from understudy.training.objectives import FunctionObjectives, TinyBertObjectives
+from understudy.training.order import LengthGroupedSampler
 from understudy.training.trainer import DistillationTrainer, LogOften
 
 
@@ -71,6 +81,7 @@ def build(
         TinyBertObjectives(projection=settings.projection, weights=settings.weights),
         arguments,
         train_dataset=rows,
+        eval_dataset=rows if block.get("eval_strategy") == "epoch" else None,
         processing_class=tokenizer,
     )
     return trainer, teacher
@@ -190,8 +201,8 @@ def test_accumulated_batches_are_one_batch(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"weights": {"atention": 1.0}}, r"intermediate\.weights\.atention is no term"),
-        ({"weights": {"hidden_3": 1.0}}, r"intermediate\.weights\.hidden_3 is no term.*1 to 2"),
+        ({"weights": {"atention": 1.0}}, r"intermediate\.weights\.atention is not a term"),
+        ({"weights": {"hidden_3": 1.0}}, r"intermediate\.weights\.hidden_3 is not a term.*1 to 2"),
         (
             {"weights": {"embeddings": 0, "attention": 0, "hidden": 0}},
             r"intermediate\.weights leaves nothing",
@@ -238,3 +249,75 @@ def test_the_engine_is_new_enough_for_how_losses_are_scaled() -> None:
     (found,) = {one for one in [*project["dependencies"], *extras] if one.startswith("transformers")}
     assert found.removeprefix("transformers>=") == "5.19"
     assert hasattr(Trainer, "loss_is_scaled_for_ga")
+
+
+def test_losses_are_computed_in_float32_under_autocast(rows: Dataset, tokenizer: Any, tmp_path: Path) -> None:
+    student = model(2, 16, 2, len(tokenizer))
+    seen = []
+
+    def compare(own: Any, told: Any, batch: Any) -> Tensor:
+        seen.append(torch.is_autocast_enabled("cpu"))
+        return own.logits["logits"].sum(dim=-1).float()
+
+    objectives = FunctionObjectives(compare, layer_map="uniform")
+    matched, _ = match_models(student, copy.deepcopy(student), objectives)
+    batch = Collator(tokenizer)([rows[0], rows[1]])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        shown = read_model(student, batch, (1, 2), objectives)
+        matched(batch, shown)
+    assert seen == [False]
+
+
+def test_an_interruption_inside_of_an_epoch_scores_nothing(
+    rows: Dataset, tokenizer: Any, tmp_path: Path
+) -> None:
+    trainer, _ = build(
+        rows,
+        tokenizer,
+        tmp_path,
+        IntermediateSettings(),
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        max_steps=6,
+    )
+    scored: list[int] = []
+    evaluate = trainer.evaluate
+    trainer.evaluate = lambda *a, **o: scored.append(trainer.state.global_step) or evaluate(*a, **o)  # type: ignore[func-returns-value,method-assign]
+    at: int = 3  # of two steps an epoch
+
+    class Interrupt(TrainerCallback):
+        def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.global_step == at - 1:
+                ask_to_stop()
+
+    trainer.add_callback(Interrupt())
+    with pytest.raises(Stopped), checkpoint_on_interrupt(trainer):
+        trainer.train()
+    assert scored == [2]
+    assert (tmp_path / "checkpoint-3").is_dir()
+
+
+def test_the_order_of_an_epoch_is_set_where_accelerate_does_not_find_it(
+    rows: Dataset, tokenizer: Any, tmp_path: Path
+) -> None:
+    """The loader of a resumed distributed run hides its sampler."""
+    trainer, _ = build(
+        rows,
+        tokenizer,
+        tmp_path,
+        IntermediateSettings(),
+        max_steps=6,
+        train_sampling_strategy="group_by_length",
+    )
+    epochs = []
+    sampler = LengthGroupedSampler.__iter__
+
+    def note(self: Any) -> Any:
+        epochs.append(self.epoch)
+        return sampler(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LengthGroupedSampler, "__iter__", note)
+        patch.setattr("accelerate.data_loader.DataLoaderShard.set_epoch", lambda *_: None)
+        trainer.train()
+    assert epochs == [0, 1, 2]

@@ -14,7 +14,9 @@ def test_other_rows_replace_those_that_it_was_scored_on(tmp_path: Path) -> None:
     own = evaluation_recipe(tmp_path, data=None, settings=(), **nothing)
     assert (own.data.train, own.data.dev_share) == ("train.csv", 0.1)
     other = evaluation_recipe(tmp_path, data=None, settings={"data.dev": "new.csv"}, **nothing)
-    assert (other.data.dev, other.data.dev_share) == ("new.csv", None)
+    assert (other.data.dev, other.data.dev_share, other.data.encoding) == ("new.csv", None, None)
+    read_as = {"data.dev": "new.csv", "data.encoding": "utf-16"}
+    assert evaluation_recipe(tmp_path, data=None, settings=read_as, **nothing).data.encoding == "utf-16"
     (tmp_path / "recipe.yaml").write_text("task: sst2\ndata: {source: glue}\n", "utf-8")
     instead = evaluation_recipe(tmp_path, data=None, settings={"data.dev": "new.csv"}, **nothing)
     assert (instead.data.source, instead.data.dev) == (None, "new.csv")

@@ -42,6 +42,7 @@ from understudy.pipeline.preflight.models import (
     check_teacher_knows,
     check_teacher_memory,
     check_tokenizers,
+    check_unseen,
     check_whole_match,
     check_widths,
 )
@@ -55,6 +56,7 @@ CHECKS: tuple[Callable[[PlannedRun], Iterator[Finding]], ...] = (
     check_teacher_is_constant,
     check_teacher_knows,
     check_teacher_memory,
+    check_unseen,
     check_student,
     check_tokenizers,
     check_layer_map,

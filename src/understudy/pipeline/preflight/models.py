@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from understudy.data.labels import check_labels as compare_labels
 from understudy.data.labels import named_labels
+from understudy.distillation.folds import read_folds
 from understudy.distillation.layers import match
 from understudy.errors import ModelError, RecipeError
 from understudy.models.cut import check_cut
@@ -116,6 +117,28 @@ def _show(said: Sequence[Any], planned: PlannedRun) -> str:
     if value in ("", "O"):
         return "no entity" if kind.has_entities else "nothing"
     return repr(value)
+
+
+def check_unseen(planned: PlannedRun) -> Iterator[Finding]:
+    """Check that there will be a teacher for each row that has not learnt from it, if that is asked for."""
+    recipe = planned.recipe
+    if not recipe.unseen:
+        return
+    if recipe.augment is not None or recipe.data.augmented is not None:
+        problem = (
+            "unseen needs the rows that the teacher's folds were made of, not augmented ones. Leave one out."
+        )
+    elif planned.fine_tuned:
+        try:
+            read_folds(planned.teacher, planned.data, planned.task.rows)
+            return
+        except RecipeError as error:
+            problem = str(error)
+    elif recipe.finetune is None or recipe.finetune.folds is None:
+        problem = "unseen needs a teacher with folds. Fine-tune it so with --set finetune.folds=5."
+    else:
+        return
+    yield Finding("unseen", "error", problem)
 
 
 def check_teacher_knows(planned: PlannedRun) -> Iterator[Finding]:
