@@ -8,12 +8,11 @@ SST-2, CoLA, MRPC, RTE and STS-B, three seeds each:
   200 steps of each stage, as in `starts.py` and `general.py`;
 - `long`, `augmented`: the cut for 600 and 300 steps (RTE 200 and 200), on the training set and on its
   variants, as in `augmented.py`;
-- `six`: 6 layers of 384 (23M) cut from the teacher, 600 and 300 steps (MRPC and RTE 200 and 200), CoLA as
-  in `fitted`;
+- `six`: 6 layers of 384 (23M) cut from the teacher, 600 and 300 steps (MRPC and RTE 200 and 200);
 - `fitted`: 4 layers of 312, cut from the teacher and fitted to it by least squares before the first step
   (`student.fit`; the ways before are not). Tasks of pairs take both stages for FITTED_STEPS and also read the
-  pairs of other tasks, as text without labels. SST-2 and CoLA learn everything in one sum, in larger batches
-  (JOINT). CoLA also reads BLiMP's sentences, and its teacher learns for two epochs here
+  pairs of other tasks, as text without labels. CoLA learns everything in one sum, in larger batches (JOINT),
+  also reads BLiMP's sentences, and its teacher learns for two epochs here
   (`training.num_train_epochs=2`);
 - `alone`: the same start as `fitted`, as many steps of as many rows, labels alone;
 - `int8`, `shipped-six`, `shipped-fitted`: the students of `long`, `six` and `fitted`, exported and scored as
@@ -65,6 +64,7 @@ KEPT = (
 )
 SHORT_STEPS, LONG_STEPS = (200, 200), (600, 300)
 FITTED_STEPS = {
+    "sst2": (900, 400),
     "mrpc": (200, 200),
     "rte": (300, 200),
     "stsb": (600, 300),
@@ -72,10 +72,8 @@ FITTED_STEPS = {
 # Everything in one sum: how many steps, of how many rows.
 JOINT = {
     ("cola", FITTED): (1600, 80),
-    ("cola", SIX): (1600, 80),
-    ("sst2", FITTED): (900, 128),
 }
-JOINT_RATES = {FITTED: 3e-4, SIX: 2e-4}
+JOINT_RATE = 3e-4
 # Of the rows that a student reads, beside text without labels.
 LABELLED_SHARE = {"cola": 0.4, "mrpc": 0.5, "rte": 0.4, "stsb": 0.4}
 LEFT_OUT = {("rte", "long")}  # its steps take five times as long as CoLA's
@@ -207,9 +205,7 @@ def learn_jointly(task: str, way: str, seed: int, options: argparse.Namespace) -
     """Make one run of everything in one sum, or read what it left; its record."""
     steps, rows = JOINT[task, way]
     settings = {"seed": seed, "dropout": 0.0}
-    settings |= training("joint", steps, rows, JOINT_RATES[way], options)
-    if way == SIX:
-        settings["student.shape"] = "6l-384d"
+    settings |= training("joint", steps, rows, JOINT_RATE, options)
     if task == "cola":
         settings["data.unlabelled"] = [str(options.assets / "unlabelled" / "blimp.txt")]
         settings["data.labelled_share"] = LABELLED_SHARE[task]
@@ -228,7 +224,7 @@ def learn_from_labels(task: str, seed: int, options: argparse.Namespace) -> dict
         "soft_labels.search": None,
         "soft_labels.training.load_best_model_at_end": None,
     }
-    settings |= training("soft_labels", steps, rows, JOINT_RATES[FITTED], options)
+    settings |= training("soft_labels", steps, rows, JOINT_RATE, options)
     return distilled(task, f"soft-labels-{kind}", f"{RESULTS.stem}-{task}-{ALONE}-{seed}", settings, options)
 
 

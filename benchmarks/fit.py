@@ -2,7 +2,9 @@
 
 For each task, `tinybert-4l-312d` is cut from its teacher and goes through both stages of TinyBERT for equally
 many steps: from the weights as they were cut, with a rate of 1e-3 for the layers (`cut`); with each linear
-layer fitted, at the 3e-4 of the recipes (`fitted`) and at 1e-3 (`faster`). SST-2 has 2,500 rows.
+layer fitted, at the 3e-4 of the recipes (`fitted`) and at 1e-3 (`faster`). `general` was cut from the
+pretrained encoder and went through general distillation (`--general`) before it is fitted, `unfitted` is the
+same without the fit. SST-2 has 2,500 rows.
 
     python benchmarks/fit.py --teachers teachers --assets ../shared/assets --output-dir students
     python benchmarks/fit.py --teachers teachers --assets ../shared/assets --tasks sst2 --steps 156+156
@@ -27,6 +29,8 @@ STARTS: dict[str, dict[str, Any]] = {
     "cut": {"student.fit": False, "intermediate.training.learning_rate": 1e-3},
     "fitted": {"intermediate.training.learning_rate": 3e-4},
     "faster": {"intermediate.training.learning_rate": 1e-3},
+    "general": {"intermediate.training.learning_rate": 3e-4},
+    "unfitted": {"intermediate.training.learning_rate": 3e-4},
 }
 ROWS = {"sst2": {"data.max_rows": 2500}}
 STEPS = ("200+200",)
@@ -34,6 +38,7 @@ STEPS = ("200+200",)
 
 def main() -> None:
     parser = students_parser(__doc__)
+    parser.add_argument("--general", type=Path, default=Path("students/general-cut"))
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=["mrpc", "cola"])
     parser.add_argument("--starts", nargs="+", choices=STARTS, default=["cut", "fitted"])
     parser.add_argument("--steps", nargs="+", default=list(STEPS))
@@ -48,6 +53,9 @@ def main() -> None:
                 layers, predictions = map(int, steps.split("+"))
                 for start in options.starts:
                     settings = {"seed": seed, **STARTS[start], **ROWS.get(task, {})}
+                    if start in ("general", "unfitted"):
+                        student = {"model": str(options.general / "student"), "fit": start == "general"}
+                        settings["student"] = student
                     name = f"{RESULTS.stem}-{task}-{start}-{steps}-{seed}"
                     counts = {"intermediate": layers, "prediction": predictions}
                     made = tinybert_student(task, name, settings, counts, options)

@@ -104,7 +104,7 @@ def predict_command(
     if texts:
         if len(texts) == 1 and os.path.isfile(texts[0]):  # noqa: PTH113  # false for a text of any length
             typer.echo(f"{texts[0]} is taken as a text. To label what is in it: --file {texts[0]}", err=True)
-        read = group_texts(texts, fields)
+        read = group_texts(texts, fields, predictor.kind)
     elif file is not None:
         given = _named(columns or [], fields)
         read = read_file(file, fields, given=given, trained=predictor.artifact.columns, encoding=encoding)

@@ -72,6 +72,8 @@ class RowKind(ABC):
         scored_fields: fields that development rows must have besides the required ones.
         unlabelled_fields: fields of rows without labels besides the inputs; the rows may lack them.
         list_fields: inputs that are lists of strings.
+        equal_lists: those of them with as many entries in every row, since a batch holds them side by side.
+        takes_all_texts: whether all texts that a user gives in a shell are one row.
         sentence_fields: inputs that are plain text, for which similar sentences can be found in a corpus.
         metrics, max_length, unanswerable: defaults for a user's own files of this kind.
         example: an example input for the model card.
@@ -101,6 +103,8 @@ class RowKind(ABC):
     scored_fields: ClassVar[tuple[str, ...]] = ()
     unlabelled_fields: ClassVar[tuple[str, ...]] = ()
     list_fields: ClassVar[tuple[str, ...]] = ()
+    equal_lists: ClassVar[tuple[str, ...]] = ()
+    takes_all_texts: ClassVar[bool] = False
     sentence_fields: ClassVar[tuple[str, ...]] = ()
     metrics: ClassVar[tuple[str, ...]]
     max_length: ClassVar[int] = 128
@@ -193,6 +197,10 @@ class RowKind(ABC):
     @abstractmethod
     def show(self, prediction: Prediction) -> str:
         """Format a prediction on one line, with tabs between its parts."""
+
+    def labels_given(self, prediction: Prediction) -> list[str]:
+        """Return the labels that a prediction gives, to count them."""
+        return [str(prediction["label"])] if "label" in prediction else []
 
     def cells(self, prediction: Prediction) -> Prediction:
         """Format a prediction as cells of a table: lists and mappings are JSON."""

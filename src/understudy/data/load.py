@@ -27,6 +27,7 @@ from datasets import Dataset, Features, Value
 from tqdm.auto import tqdm
 
 from understudy.data.columns import column_option
+from understudy.data.kind import RowKind
 from understudy.data.labels import SEPARATOR, fold, is_number, split_labels
 from understudy.data.raw_rows import Problem
 from understudy.data.rows import RowReport, check_row, label_ids, refuse_if_unusable
@@ -118,7 +119,7 @@ def load_data(
     reports = {split: report for split, (_, report) in checked.items()}
     refuse_if_unusable(list(reports.values()), allow_bad=settings.bad_rows == "drop")
     loaded = {split: _open(folder) for split, (folder, _) in checked.items()}
-    _check_choices(loaded)
+    _check_lists(task.kind, loaded)
     _check_scored(task, {split: source for split, source in sources.items() if split in splits}, loaded)
     _check_texts(task, next(iter(loaded.values())), next(iter(sources.values())))
     if UNLABELLED in loaded:
@@ -192,13 +193,24 @@ def _check_scored(task: Task, sources: Mapping[str, Source], loaded: Mapping[str
             task.kind.check_scored(loaded[split])
 
 
-def _check_choices(loaded: Mapping[str, Dataset]) -> None:
-    """Refuse unlabelled questions with another number of choices: a batch cannot hold both."""
+def _check_lengths(kind: RowKind, row: dict[str, Any], lengths: dict[str, int]) -> dict[str, Any] | Problem:
+    """Check a row's lists against the lengths of the first row's, which are noted."""
+    for name in kind.equal_lists:
+        count = len(row[name])
+        if count != lengths.setdefault(name, count):
+            return Problem(
+                f"wrong number of {name}", f"has {count} {name}, the first row has {lengths[name]}"
+            )
+    return row
+
+
+def _check_lists(kind: RowKind, loaded: Mapping[str, Dataset]) -> None:
+    """Refuse unlabelled rows with lists of another length, e.g. of choices: a batch cannot hold both."""
     parts = [loaded[split] for split in ("train", UNLABELLED) if split in loaded]
-    if len(parts) == 2 and "choices" in parts[0].column_names:
-        counts = [len(rows[0]["choices"]) for rows in parts]
+    for name in kind.equal_lists if len(parts) == 2 else ():
+        counts = [len(rows[0][name]) for rows in parts]
         if counts[0] != counts[1]:
-            raise DataError(f"labelled rows have {counts[0]} choices, unlabelled ones {counts[1]}.")
+            raise DataError(f"labelled rows have {counts[0]} {name}, unlabelled ones {counts[1]}.")
 
 
 def _check_texts(task: Task, rows: Dataset, source: Source) -> None:
@@ -330,16 +342,13 @@ def _write_rows(
         schema = features.arrow_schema
         with pa.OSFile(str(target / "rows.arrow"), "wb") as file, pa.ipc.new_stream(file, schema) as out:
             batch: list[dict[str, Any]] = []
-            num_choices = 0  # of the first row; rows of a batch must have the same number
+            lengths: dict[str, int] = {}  # of the first row's lists
             reading = tqdm(source.rows(), desc="Checking", unit=" rows", leave=False, delay=1, disable=None)
             for number, raw in enumerate(reading):
                 report.num_read += 1
                 row = check_row(task.kind, raw, source.columns, ids, labelled=labelled)
-                if isinstance(row, dict) and "choices" in row:
-                    num_choices = num_choices or len(row["choices"])
-                    if len(row["choices"]) != num_choices:
-                        detail = f"has {len(row['choices'])} choices, the first row has {num_choices}"
-                        row = Problem("wrong number of choices", detail)
+                if isinstance(row, dict):
+                    row = _check_lengths(task.kind, row, lengths)
                 if not isinstance(row, dict):
                     report.add(raw.where, row)
                     continue

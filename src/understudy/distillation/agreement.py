@@ -17,12 +17,13 @@ from understudy.data.labels import label_names
 from understudy.data.load import cache_folder, load_data, load_unlabelled
 from understudy.data.settings import DataSettings, without_unlabelled
 from understudy.errors import RecipeError
-from understudy.evaluation.score import predict_logits, prepare_split
+from understudy.evaluation.score import predict_logits
 from understudy.files import is_whole, write_sealed
 from understudy.models.pretrained import load_config, load_model, load_tokenizer, model_labels
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
 from understudy.workspace.hashes import hash_model
+from understudy.workspace.splits import split_of
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ def _write(file: Path, recipe: Recipe, rows: Dataset, names: tuple[str, ...] | N
     """Write rows with the teacher's predictions as labels."""
     task, teacher = recipe.task_definition, str(recipe.teacher)
     tokenizer = load_tokenizer(teacher)
-    split = prepare_split(task, rows, tokenizer, max_length=recipe.max_length, stride=recipe.data.stride)
+    split = split_of(recipe, rows, tokenizer)
     model = load_model(teacher, task, names, fine_tuned=True)
     logits = predict_logits(model, tokenizer, split.encoded, batch_size=64)
     lines = []

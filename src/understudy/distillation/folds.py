@@ -22,12 +22,13 @@ from understudy.distillation.rows import Prepared
 from understudy.distillation.runs import remove_checkpoints, save_model, train_to_the_end
 from understudy.distillation.teachers import HeldOut, group_numbers, hold_out_rows, make_trainer, start_model
 from understudy.errors import RecipeError
-from understudy.evaluation.score import prepare_split, score_model
+from understudy.evaluation.score import score_model
 from understudy.models.pretrained import load_config, load_model
 from understudy.recipe.recipe import Recipe
 from understudy.training.arguments import build_arguments
 from understudy.workspace.folders import FOLDS, RESULT, TRAINING_FOLDER
 from understudy.workspace.result import write_result
+from understudy.workspace.splits import split_of
 
 logger = logging.getLogger(__name__)
 
@@ -90,8 +91,7 @@ def _train_fold(
         return
     save_model(model, prepared.tokenizer, folder, load_config(str(recipe.model)))
     saved = load_model(str(folder), prepared.task, prepared.data.labels, fine_tuned=True)
-    lengths: dict[str, Any] = {"max_length": recipe.max_length, "stride": recipe.data.stride}
-    split = prepare_split(prepared.task, part.rows, prepared.tokenizer, **lengths)
+    split = split_of(recipe, part.rows, prepared.tokenizer)
     score = score_model(saved, prepared.tokenizer, split)
     metrics = {name: asdict(estimate) for name, estimate in score.metrics.items()}
     write_result(folder, {"rows": score.num_rows, "scores": metrics})

@@ -19,7 +19,7 @@ from understudy.data.documents import Piece
 from understudy.data.load import load_unlabelled
 from understudy.data.settings import DataSettings
 from understudy.errors import DataError, RecipeError
-from understudy.evaluation.score import predict_logits, prepare_split
+from understudy.evaluation.score import predict_logits
 from understudy.jobs import Engine
 from understudy.mining.found import Found, count_sentences, drop_duplicates, embed_all, merge_found
 from understudy.mining.rows import pair_rows, single_rows
@@ -32,6 +32,7 @@ from understudy.models.pretrained import check_max_length, load_config, load_mod
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import with_precision
 from understudy.workspace.corpus_shards import run_pass
+from understudy.workspace.splits import split_of
 
 _CANDIDATES = "candidates.parquet"
 
@@ -135,7 +136,7 @@ def predicted_groups(
     loaded, _ = load_unlabelled(task, DataSettings(unlabelled=[str(file)]), labels)
     assert len(loaded) == len(rows)
     tokenizer = load_tokenizer(recipe.teacher)
-    split = prepare_split(task, loaded, tokenizer, max_length=recipe.max_length, stride=recipe.data.stride)
+    split = split_of(recipe, loaded, tokenizer)
     model = load_model(recipe.teacher, task, labels, fine_tuned=True)
     logits = predict_logits(model, tokenizer, split.encoded, batch_size=64)
     found = task.kind.prediction_groups(logits)

@@ -16,7 +16,7 @@ from understudy.distillation.folds import read_folds
 from understudy.distillation.rows import Prepared, describe_rows
 from understudy.distillation.vocabulary import Vocabulary
 from understudy.evaluation.compare import compare
-from understudy.evaluation.score import EvaluationSplit, Score, prepare_split, score_content, score_model
+from understudy.evaluation.score import EvaluationSplit, Score, score_content, score_model
 from understudy.files import hash_file
 from understudy.models.pretrained import load_model, load_tokenizer
 from understudy.models.settings import STUDENT
@@ -24,6 +24,7 @@ from understudy.recipe.recipe import Recipe
 from understudy.workspace.folders import RESULT, STAGES
 from understudy.workspace.hashes import hash_model, hash_start, versions
 from understudy.workspace.inputs import describe_input
+from understudy.workspace.splits import split_of
 
 
 def hash_inputs(recipe: Recipe, data: TaskData) -> dict[str, str]:
@@ -103,9 +104,5 @@ def _as_the_teacher_reads(
 ) -> tuple[PreTrainedTokenizerFast, dict[str, EvaluationSplit]]:
     """Return the teacher's own tokenizer, and the development sets encoded with it."""
     tokenizer = load_tokenizer(str(recipe.teacher))
-    lengths: dict[str, Any] = {"max_length": recipe.max_length, "stride": recipe.data.stride}
-    splits = {
-        name: prepare_split(prepared.task, one.rows, tokenizer, **lengths)
-        for name, one in prepared.dev.items()
-    }
+    splits = {name: split_of(recipe, one.rows, tokenizer) for name, one in prepared.dev.items()}
     return tokenizer, splits

@@ -15,11 +15,12 @@ from understudy.data.encode import Collator
 from understudy.data.kind import RowKind
 from understudy.distillation.rows import Prepared, choose_attention
 from understudy.errors import RecipeError
-from understudy.evaluation.score import prepare_split, score_model
+from understudy.evaluation.score import score_model
 from understudy.models.pretrained import load_model
 from understudy.recipe.recipe import Recipe
 from understudy.training.class_weights import weighted_loss
 from understudy.training.trainer import OrderedTrainer
+from understudy.workspace.splits import split_of
 
 
 def start_model(recipe: Recipe, prepared: Prepared, arguments: TrainingArguments) -> PreTrainedModel:
@@ -103,13 +104,7 @@ def score_memory(
     """Score a model on rows it learnt from and on others; the difference shows how much it memorised."""
     scores = {}
     for name, rows in (("train", held_out.learnt_rows), ("held_out", held_out.rows)):
-        split = prepare_split(
-            prepared.task,
-            rows,
-            prepared.tokenizer,
-            max_length=recipe.max_length,
-            stride=recipe.data.stride,
-        )
+        split = split_of(recipe, rows, prepared.tokenizer)
         scores[name] = score_model(model, prepared.tokenizer, split)
     metric = prepared.task.headline
     return {

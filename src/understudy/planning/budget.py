@@ -30,7 +30,6 @@ from understudy.artifacts.quantize import quantize
 from understudy.data.load import cache_folder, load_data
 from understudy.data.sources import dev_splits
 from understudy.errors import RecipeError
-from understudy.evaluation.score import prepare_split
 from understudy.files import is_whole, write_sealed
 from understudy.kinds import get_kind
 from understudy.kinds.tasks import DEFAULT_KIND
@@ -44,6 +43,7 @@ from understudy.timing.machine import describe_machine
 from understudy.timing.measure import Candidate, measure
 from understudy.workspace.folders import RECIPE
 from understudy.workspace.runners import open_file_alone
+from understudy.workspace.splits import split_of
 
 logger = logging.getLogger(__name__)
 
@@ -243,9 +243,7 @@ def _table(shapes: Sequence[Shape], costs: Costs, chosen: Shape, target: Target)
 
 def usual_length(recipe: Recipe, rows: Dataset, tokenizer: PreTrainedTokenizerFast) -> int:
     """Return the median number of tokens of development rows."""
-    split = prepare_split(
-        recipe.task_definition, rows, tokenizer, max_length=recipe.max_length, stride=recipe.data.stride
-    )
+    split = split_of(recipe, rows, tokenizer)
     return max(2, int(np.median(split.encoded["length"][:])))
 
 

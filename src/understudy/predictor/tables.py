@@ -143,9 +143,9 @@ def read_line(line: str, fields: Sequence[str]) -> Any:
     return tuple(line.split("\t"))
 
 
-def group_texts(texts: Sequence[str], fields: Sequence[str]) -> Records:
+def group_texts(texts: Sequence[str], fields: Sequence[str], kind: RowKind) -> Records:
     """Group texts from the shell into rows: as many belong together as there are fields."""
-    if "choices" in fields:
+    if kind.takes_all_texts:
         return Records([tuple(texts)])
     size = len(fields)
     if len(texts) % size:

@@ -150,7 +150,7 @@ class Handlers:
             raise RequestError(504, f"the answer took longer than {self.limits.seconds:g} seconds.") from None
         finally:
             self._num_in_flight -= 1
-        count_predictions(name, predictions)
+        count_predictions(name, predictor.kind, predictions)
         request.scope["understudy"].update(model=name, rows=len(rows))
         return predictions
 

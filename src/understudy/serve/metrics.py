@@ -19,7 +19,7 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from understudy.data.kind import Prediction
+from understudy.data.kind import Prediction, RowKind
 from understudy.serve.settings import METRICS_FOLDER
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -39,24 +39,15 @@ PREDICTIONS = Counter(
 )
 
 
-def count_predictions(model: str, predictions: Sequence[Prediction]) -> None:
+def count_predictions(model: str, kind: RowKind, predictions: Sequence[Prediction]) -> None:
     """Count rows, cut rows, and the labels that were given."""
     ROWS.labels(model).inc(len(predictions))
     cut = sum(bool(one.get("truncated")) for one in predictions)
     if cut:
         TRUNCATED.labels(model).inc(cut)
     for one in predictions:
-        for label in _labels(one):
+        for label in kind.labels_given(one):
             PREDICTIONS.labels(model, label).inc()
-
-
-def _labels(prediction: Prediction) -> list[str]:
-    """Return the labels that a prediction gives: its label, its labels, or those of its entities."""
-    if "label" in prediction:
-        return [str(prediction["label"])]
-    if "labels" in prediction:
-        return list(prediction["labels"])
-    return [str(one["label"]) for one in prediction.get("entities", ())]
 
 
 def render() -> bytes:

@@ -12,7 +12,7 @@ from understudy.data.settings import without_unlabelled
 from understudy.data.sources import dev_splits
 from understudy.errors import OutputError
 from understudy.evaluation.compare import compare
-from understudy.evaluation.score import Score, prepare_split, score_content, score_logits
+from understudy.evaluation.score import Score, score_content, score_logits
 from understudy.models.pretrained import load_config, model_labels
 from understudy.models.settings import student_inside
 from understudy.recipe.recipe import Recipe
@@ -24,6 +24,7 @@ from understudy.workspace.predictions import PREDICTIONS, write_predictions
 from understudy.workspace.recipes import evaluation_recipe
 from understudy.workspace.result import data_content, write_result
 from understudy.workspace.results import EvaluateResult
+from understudy.workspace.splits import split_of
 
 
 def evaluate(
@@ -100,8 +101,6 @@ def evaluate(
 def _score(model: Scorer, run: Recipe, data: TaskData) -> dict[str, Score]:
     scores = {}
     for name, rows in data.splits.items():
-        split = prepare_split(
-            run.task_definition, rows, model.tokenizer, max_length=run.max_length, stride=run.data.stride
-        )
+        split = split_of(run, rows, model.tokenizer)
         scores[name] = score_logits(split, model.logits(split.encoded))
     return scores

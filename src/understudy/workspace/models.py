@@ -20,7 +20,7 @@ from understudy.data.load import TaskData, announce, load_data
 from understudy.data.sources import dev_splits
 from understudy.errors import ModelError, OutputError
 from understudy.evaluation.outcomes import Logits
-from understudy.evaluation.score import predict_logits, prepare_split
+from understudy.evaluation.score import predict_logits
 from understudy.models.pretrained import (
     check_max_length,
     load_config,
@@ -31,6 +31,7 @@ from understudy.models.pretrained import (
 from understudy.recipe.recipe import Recipe
 from understudy.workspace.folders import RESULT
 from understudy.workspace.recipes import saved_recipe
+from understudy.workspace.splits import split_of
 
 
 def refuse_unfinished(model: str | Path) -> None:
@@ -96,12 +97,7 @@ def load_subject(model: str, run: Recipe, *, openvino: bool) -> ExportSubject:
     data = load_data(run.task_definition, run.data, names, labels=labels)
     announce(data)
     loaded, tokenizer = load_to_score(model, run, data)
-    splits = {
-        split: prepare_split(
-            run.task_definition, rows, tokenizer, max_length=run.max_length, stride=run.data.stride
-        )
-        for split, rows in data.splits.items()
-    }
+    splits = {split: split_of(run, rows, tokenizer) for split, rows in data.splits.items()}
     train = splits.pop("train", None)
     inputs = input_names(loaded, tokenizer.model_input_names)
     return ExportSubject(model, loaded, tokenizer, data, run.task_definition, splits, train, inputs)

@@ -125,7 +125,7 @@ def test_long_pairs_share_the_room_as_in_transformers(side: str, tokenizer: PreT
     tokenizer.truncation_side = side
     kind = get_kind("classification")
     readers = {length: text_reader(tokenizer, kind, max_length=length) for length in (12, 13, 16, 17)}
-    for _ in range(80):
+    for _ in range(30):
         first, second, length = text(), text(), generator.choice(list(readers))
         theirs = tokenizer(first, second, truncation=True, max_length=length)["input_ids"]
         assert readers[length].texts([first], [second])[0].ids == theirs

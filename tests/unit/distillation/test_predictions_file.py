@@ -152,7 +152,7 @@ def test_no_parquet(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=re.escape(f"{tmp_path / 'file.csv'} cannot be read as Parquet")):
         add_predictions(ROWS, get_kind("classification"), LABELS, tmp_path / "file.csv")
     for other in (tmp_path, tmp_path / "none.parquet"):
-        with pytest.raises(DataError, match=re.escape(f"must be a Parquet file; {other} is none")):
+        with pytest.raises(DataError, match=re.escape(f"must be a Parquet file; {other} is not one")):
             add_predictions(ROWS, get_kind("classification"), LABELS, other)
 
 
@@ -170,7 +170,7 @@ def test_lists_of_any_kind(kind: pa.DataType, tmp_path: Path) -> None:
     ("values", "message"),
     [
         ({"teacher": "t"}, "teacher and soft_labels.predictions exclude each other"),
-        ({"method": "patient"}, "holds no hidden states to be patient with"),
+        ({"method": "patient"}, "holds no hidden states, which method: patient needs"),
         ({"task": "squad"}, "predictions of question-answering belong to a tokenizer's tokens"),
         ({"method": "tinybert"}, "soft_labels has no effect with method: tinybert"),
     ],

@@ -22,6 +22,7 @@ from understudy.predictor.tables import (
 )
 
 TEXT, PAIR = ("text",), ("text", "text_pair")
+ONE = get_rows("classification")
 
 
 def rows_of(read: Records) -> list[object]:
@@ -83,11 +84,13 @@ def test_columns_are_those_given_then_those_of_training_then_the_fields(tmp_path
 
 
 def test_texts_of_the_shell_are_grouped_by_fields() -> None:
-    assert group_texts(["a", "b"], TEXT).records == ["a", "b"]
-    assert group_texts(["a", "b", "c", "d"], PAIR).records == [("a", "b"), ("c", "d")]
-    assert group_texts(["a", "b", "c"], ("context", "question", "choices")).records == [("a", "b", "c")]
+    assert group_texts(["a", "b"], TEXT, ONE).records == ["a", "b"]
+    assert group_texts(["a", "b", "c", "d"], PAIR, ONE).records == [("a", "b"), ("c", "d")]
+    assert group_texts(
+        ["a", "b", "c"], get_rows("multiple-choice").inputs, get_rows("multiple-choice")
+    ).records == [("a", "b", "c")]
     with pytest.raises(DataError, match="2 texts belong together"):
-        group_texts(["a"], PAIR)
+        group_texts(["a"], PAIR, ONE)
 
 
 def empty_rows(kind: str, fields: tuple[str, ...], rows: list[object]) -> EmptyTexts:

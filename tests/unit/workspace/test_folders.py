@@ -72,7 +72,7 @@ def test_hub_models_are_told_apart_by_name_and_commit(
     assert hash_model("org/a") == f"org/a@{'a' * 40}"
     assert hash_model("org/b") != hash_model("org/a")
     assert hash_model("org/a@v1") == hash_model("org/a")  # the same commit
-    with pytest.raises(ModelError, match="commit of 'org/c' cannot be told"):
+    with pytest.raises(ModelError, match="commit of 'org/c' cannot be determined"):
         hash_model("org/c")
 
 

@@ -69,6 +69,9 @@ class MultiLabelRows(TextRows):
     def show(self, prediction: Prediction) -> str:
         return "\t".join(f"{name} {prediction['probabilities'][name]:.3f}" for name in prediction["labels"])
 
+    def labels_given(self, prediction: Prediction) -> list[str]:
+        return list(prediction["labels"])
+
     def cells(self, prediction: Prediction) -> Prediction:
         return {**super().cells(prediction), "labels": join_labels(prediction["labels"])}
 

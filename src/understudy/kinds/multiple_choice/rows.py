@@ -36,6 +36,8 @@ class MultipleChoiceRows(RowKind):
         ),
     }  # fmt: skip
     list_fields = ("choices",)
+    equal_lists = ("choices",)
+    takes_all_texts = True
     metrics = ("accuracy",)
     max_length = 512
     example = '{"context": "…", "question": "…", "choices": ["one", "two"]}'

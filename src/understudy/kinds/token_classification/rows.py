@@ -129,6 +129,9 @@ class TokenClassificationRows(RowKind):
             )
         return {"entities": found}
 
+    def labels_given(self, prediction: Prediction) -> list[str]:
+        return [one["label"] for one in prediction["entities"]]
+
     def show(self, prediction: Prediction) -> str:
         return "\t".join(
             f"{one['text']} [{one['label']} {one['score']:.3f}]" for one in prediction["entities"]

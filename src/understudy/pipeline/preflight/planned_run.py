@@ -16,12 +16,13 @@ from understudy.data.load import UNLABELLED, TaskData
 from understudy.data.sources import dev_splits
 from understudy.data.task import Task
 from understudy.errors import ModelError, RecipeError
-from understudy.evaluation.score import EvaluationSplit, predict_logits, prepare_split
+from understudy.evaluation.score import EvaluationSplit, predict_logits
 from understudy.models.pretrained import build_model, load_config, load_model, load_tokenizer
 from understudy.models.settings import check_start
 from understudy.models.student import base_config
 from understudy.recipe.distillation import LayerSettings
 from understudy.recipe.recipe import Recipe
+from understudy.workspace.splits import split_of
 
 Level = Literal["error", "warning", "note"]
 LEVELS = get_args(Level)
@@ -103,13 +104,7 @@ class PlannedRun:
 
     def _sample(self, rows: Dataset) -> EvaluationSplit:
         chosen = np.sort(np.random.default_rng(0).permutation(len(rows))[:_ASKED])
-        return prepare_split(
-            self.task,
-            rows.select(chosen),
-            self.tokenizer,
-            max_length=self.recipe.max_length,
-            stride=self.recipe.data.stride,
-        )
+        return split_of(self.recipe, rows.select(chosen), self.tokenizer)
 
     @property
     def train_rows(self) -> Dataset:
