@@ -107,7 +107,7 @@ def bare(run: Any, steps: int) -> tuple[float, Counter[str], int]:
     from understudy.models.teacher import cast_linears, keep_layers
     from understudy.objectives.compose import layer_losses, weighted_sum
 
-    model, teacher_layers = match(run.student, run.teacher, run.settings, run.channels)
+    model, teacher_layers = match(run.student, run.teacher, run.settings, run.cut)
     keep_layers(run.teacher, max(teacher_layers))
     cast_linears(run.teacher, torch.bfloat16)
     arguments = run.arguments

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -47,3 +47,15 @@ class Representations:
     hidden: tuple[Tensor, ...]
     query_key: tuple[QueryKey, ...]
     logits: dict[str, Tensor]
+
+    def float(self) -> Representations:
+        """Return the same in float32."""
+        return Representations(
+            None if self.embeddings_BLH is None else self.embeddings_BLH.float(),
+            tuple(state.float() for state in self.hidden),
+            tuple(
+                replace(layer, query_BLW=layer.query_BLW.float(), key_BLW=layer.key_BLW.float())
+                for layer in self.query_key
+            ),
+            {name: value.float() for name, value in self.logits.items()},
+        )

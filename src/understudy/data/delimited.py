@@ -32,8 +32,8 @@ def read_table(path: Path, encoding: str, *, header: bool) -> Iterator[RawRow]:
                 )
             if header:
                 continue
-        if record in ([], [""]):
-            continue  # a blank line, usually the last
+        if not record or (record == [""] and is_tsv(path)):
+            continue  # a blank line, usually the last; in a .csv, "" is a cell
         if len(record) != len(names):
             detail = f"has {len(record)} columns, the first line has {len(names)}"
             yield RawRow(where, problem=Problem("wrong number of columns", detail))

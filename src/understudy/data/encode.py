@@ -6,9 +6,11 @@ Rows are stored without padding; `Collator` pads a batch to its longest row. Eve
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ from understudy.data.encodings import IGNORED_LABEL, TRUNCATED
 from understudy.data.kind import RowKind
 from understudy.data.tokens import TextReader, padded_width
 from understudy.files import is_whole, seal, seal_of
+
+logger = logging.getLogger(__name__)
 
 # Part of every cache key: increase it when the same rows would be encoded differently.
 ENCODING_VERSION = 3
@@ -87,13 +91,27 @@ def keep_whole(file: Path, make: Callable[[], Dataset]) -> Dataset:
     if seal_of(file).exists() and is_whole(file):
         return make()
     # Another process may have made the file, and not sealed it yet.
-    with FileLock(file.with_name(f"{file.name}.lock")):
+    with _locked(file):
         if file.exists() and not is_whole(file):
             file.unlink(missing_ok=True)
         made = make()
         if file.exists() and not seal_of(file).exists():
             seal(file)
     return made
+
+
+@contextlib.contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """Keep other processes from a file, where the file system has locks."""
+    lock = FileLock(file.with_name(f"{file.name}.lock"))
+    try:
+        lock.acquire()
+    except (OSError, NotImplementedError) as error:
+        logger.debug("no lock for %s: %s", file, error)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def text_reader(

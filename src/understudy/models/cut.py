@@ -22,6 +22,7 @@ from typing import Any, Literal, get_args
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity
 from transformers import PreTrainedModel
 
 from understudy.errors import ModelError, RecipeError
@@ -35,7 +36,11 @@ Axis = Literal["hidden", "query_key", "value", "feed_forward"]
 
 LAYER = "layer"  # beside the names of its linear modules
 CUT = "cut.safetensors"  # in the folder of a general student that was cut
-_LAYERS, _SIZES = "layers", "source_sizes"  # beside the places that are kept, by axis and layer
+# Beside the places that are kept, by axis and layer.
+_LAYERS, _SIZES, _TOKENS = "layers", "source_sizes", "source_tokens"
+# Fine-tuning hardly moves the embeddings of most tokens; those of another model are unrelated.
+_SAME_SOURCE = 0.8
+_NUM_TOKENS = 100
 
 
 @dataclass(frozen=True)
@@ -47,12 +52,14 @@ class Cut:
         hidden: the hidden channels, the same ones in every layer.
         kept: the kept places of the other axes by axis and source layer; empty if the student is as wide.
         source_sizes: the number of layers and heads of the source, and its size along every axis.
+        source_tokens: the embeddings of some of the source's tokens, by which it is recognised.
     """
 
     layers: tuple[int, ...]
     hidden: Tensor
     kept: Mapping[tuple[Axis, int], Tensor]
     source_sizes: tuple[int, ...]
+    source_tokens: Tensor
 
     def channels(self, axis: Axis, layer: int) -> Tensor | slice:
         """Return the kept places of an axis in a source layer."""
@@ -63,16 +70,21 @@ class Cut:
         """Whether the student computes exactly what its source does, as far as it goes."""
         return not self.kept and self.layers == tuple(range(1, len(self.layers) + 1))
 
-    def fits(self, config: Any) -> bool:
-        """Return whether a model has the sizes of the source, so that the places mean something in it."""
-        return family_of(config).parts is not None and self.source_sizes == _all_sizes(config)
+    def fits(self, model: PreTrainedModel) -> bool:
+        """Return whether a model is the source, or was fine-tuned from it."""
+        if family_of(model.config).parts is None or self.source_sizes != _all_sizes(model.config):
+            return False
+        tokens = _some_tokens(model)
+        if tokens.shape != self.source_tokens.shape:
+            return False
+        return float(cosine_similarity(tokens, self.source_tokens, dim=-1).median()) > _SAME_SOURCE
 
 
 def save_cut(cut: Cut, folder: Path) -> None:
     """Save which layers and channels a student was cut from, in its folder."""
     places = {f"{axis}.{layer}": kept for (axis, layer), kept in cut.kept.items()}
     numbers = {_LAYERS: torch.tensor(cut.layers), _SIZES: torch.tensor(cut.source_sizes)}
-    save_file({"hidden": cut.hidden, **places, **numbers}, folder / CUT)
+    save_file({"hidden": cut.hidden, _TOKENS: cut.source_tokens, **places, **numbers}, folder / CUT)
 
 
 def saved_cut(student: str) -> Cut | None:
@@ -81,12 +93,12 @@ def saved_cut(student: str) -> Cut | None:
     if not saved:
         return None
     layers, sizes = (tuple(saved.pop(name).tolist()) for name in (_LAYERS, _SIZES))
-    hidden = saved.pop("hidden")
+    hidden, tokens = saved.pop("hidden"), saved.pop(_TOKENS)
     kept: dict[tuple[Any, int], Tensor] = {}
     for place, tensor in saved.items():
         axis, layer = place.split(".")
         kept[axis, int(layer)] = tensor
-    return Cut(layers, hidden, kept, sizes)
+    return Cut(layers, hidden, kept, sizes, tokens)
 
 
 def choose_layers(choice: LayerChoice | Sequence[int], num_layers: int, num_source: int) -> tuple[int, ...]:
@@ -181,7 +193,7 @@ def cut_weights(
         cut[name] = value
     student.base_model.load_state_dict(cut, strict=not beside)
     hidden = kept.pop(("hidden", 0), torch.arange(whole["hidden"]))
-    return Cut(tuple(layers), hidden, kept, _all_sizes(source.config))
+    return Cut(tuple(layers), hidden, kept, _all_sizes(source.config), _some_tokens(source))
 
 
 def query_scale(student: Any, source: Any) -> float:
@@ -263,6 +275,13 @@ def _sizes(config: Any) -> dict[Axis, int]:
         "value": head_size,
         "feed_forward": sizes["intermediate_size"],
     }
+
+
+def _some_tokens(model: PreTrainedModel) -> Tensor:
+    """Return the embeddings of tokens that are evenly spread over the vocabulary."""
+    weight = model.get_input_embeddings().weight.detach()
+    step = max(1, len(weight) // _NUM_TOKENS)
+    return weight[step // 2 :: step].float().clone()
 
 
 def _all_sizes(config: Any) -> tuple[int, ...]:

@@ -111,24 +111,38 @@ def _load_saved(
     """
     assert settings.model is not None
     teacher_config = load_config(teacher)
-    cut = saved_cut(settings.model)
-    if cut is not None and not cut.fits(teacher_config):
-        cut = None
+    cut, source = saved_cut(settings.model), None
+    if cut is not None:
+        source = load_encoder(teacher)
+        cut = cut if cut.fits(source) else None
     if task is None:
+        if settings.fit is not None:
+            raise RecipeError(
+                "student.fit has no effect on a saved student in general distillation. Leave it out."
+            )
         return load_encoder(settings.model, **options), cut
     student = load_model(
         settings.model, task, labels, fine_tuned=False, teacher_config=teacher_config, **options
     )
     if settings.vocabulary is not None:
         trim_model(student, _ids_of_tokens(settings.model, teacher))
-    if cut is None and settings.fit:
-        raise RecipeError(
-            f"student.fit needs a general student that was cut from a model of the teacher's sizes, and "
-            f"{settings.model} was not (understudy general --set student.init=cut makes one). Leave it out."
-        )
-    if cut is not None and sample is not None and settings.fit is not False:
-        _fit(student, load_encoder(teacher), cut, sample, teacher)
+    if cut is None:
+        if settings.fit:
+            raise RecipeError(cannot_fit(settings.model))
+        return student, None
+    assert source is not None
+    if sample is not None and settings.fit is not False:
+        _fit(student, source, cut, sample, teacher)
+    task.kind.finish_cut(student, cut.hidden, teacher_config)
     return student, cut
+
+
+def cannot_fit(model: str) -> str:
+    """Say why a saved student cannot be fitted to its teacher."""
+    return (
+        f"student.fit needs a general student that was cut from the model that the teacher was fine-tuned "
+        f"from, and {model} was not (understudy general --set student.init=cut makes one). Leave it out."
+    )
 
 
 def _fit(

@@ -45,7 +45,7 @@ class Ablation:
     claims: tuple[Claim, ...]
 
 
-_SCRATCH = {"student.model": None, "student.init": "random"}
+_SCRATCH = {"student.model": None, "student.fit": None, "student.init": "random"}
 
 
 _LAYERS_OFF = {"intermediate.weights.attention": 0.0, "intermediate.weights.hidden": 0.0}

@@ -162,7 +162,8 @@ def distill(
         processing_class=processing_class,
         revision=revision,
     )
-    folder = Path(output_dir or Path("students") / folder_name(str(built.tokenizer_model)))
+    model = Path(str(built.tokenizer_model)).absolute()  # "." has no name
+    folder = Path(output_dir or Path("students") / folder_name(str(model)))
     if output_dir is None and not overwrite:
         finished = finished_distillation(built, folder)
         if finished is not None:

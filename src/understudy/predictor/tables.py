@@ -67,6 +67,8 @@ def read_file(
     if not is_table(file):
         return Records((read_line(line, fields) for line in _lines(file, encoding)), encoding=encoding)
     header = read_header(file, encoding)
+    for name in header:
+        _check_text(file, "line 1", name, encoding)
     columns = {}
     for name in fields:
         known = trained.get(name, name)
@@ -249,7 +251,7 @@ def write_predictions(
             every = itertools.chain([first], lines)
             if is_tsv(file):
                 opened.write(_tsv_line(file, first))
-                opened.writelines(_tsv_line(file, line.values()) for line in every)
+                opened.writelines(_tsv_line(file, [line.get(name) for name in first]) for line in every)
             elif is_table(file):
                 table = csv.DictWriter(opened, list(first), extrasaction="ignore")
                 table.writeheader()

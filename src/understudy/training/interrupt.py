@@ -38,7 +38,8 @@ class _Stop(TrainerCallback):
 
     def on_epoch_end(self, args: Any, state: Any, control: TrainerControl, **_: Any) -> TrainerControl:
         # Trainer ends the epoch early and would score the model, which might then be kept as the best one.
-        if self.is_asked and not float(state.epoch).is_integer():
+        is_over = state.global_step >= state.max_steps or float(state.epoch).is_integer()
+        if self.is_asked and not is_over:
             control.should_evaluate = control.should_save = False
         return control
 

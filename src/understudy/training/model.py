@@ -62,7 +62,7 @@ class DistillationModel(nn.Module):
             student = project(student, self.projections)
         # Differences of large and nearly equal numbers, which a lower precision would round away.
         with torch.autocast(self.student.device.type, enabled=False):
-            return self.objectives.losses(student, teacher, batch)
+            return self.objectives.losses(student.float(), teacher.float(), batch)
 
 
 def match_models(

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -154,7 +155,16 @@ def _same(saved: str, recipe: Recipe, may_differ: Sequence[str]) -> bool:
         return False  # damaged
     if not isinstance(found, dict):
         return False
-    return apply_settings(found, left_out) == apply_settings(yaml.safe_load(recipe.to_yaml()), left_out)
+    ours, theirs = (apply_settings(one, left_out) for one in (yaml.safe_load(recipe.to_yaml()), found))
+    return _without_empty_blocks(ours) == _without_empty_blocks(theirs)
+
+
+def _without_empty_blocks(values: Mapping[str, Any]) -> dict[str, Any]:
+    inner = {
+        name: _without_empty_blocks(value) if isinstance(value, Mapping) else value
+        for name, value in values.items()
+    }
+    return {name: value for name, value in inner.items() if value != {}}
 
 
 def start_output(output_dir: Path, recipe: Recipe, hashes: Mapping[str, str], *, overwrite: bool) -> None:

@@ -174,9 +174,18 @@ def test_a_saved_cut_fits_the_student_as_the_cut_itself(sizes: dict[str, int], t
     assert all(torch.equal(value, fitted[1][name]) for name, value in fitted[0].items())
 
 
-def test_a_cut_fits_models_of_its_sources_sizes_alone(tmp_path: Path) -> None:
+def test_a_cut_fits_its_source_and_what_was_fine_tuned_from_it_alone(tmp_path: Path) -> None:
     assert saved_cut(str(tmp_path)) is None
     _, source, cut = cut_one("bert")
-    assert cut.fits(source.config)
+    assert cut.fits(source)
+    fine_tuned = copy.deepcopy(source)
+    with torch.no_grad():
+        for parameter in fine_tuned.parameters():
+            parameter.add_(0.1 * parameter.std(correction=0) * torch.randn(parameter.shape))
+    assert cut.fits(fine_tuned)
+    other = copy.deepcopy(source)
+    with torch.no_grad():
+        torch.nn.init.normal_(other.get_input_embeddings().weight)
+    assert not cut.fits(other)
     for sizes in ({"num_hidden_layers": 5}, {"hidden_size": 18}, {"num_attention_heads": 4}):
-        assert not cut.fits(make("bert", **{"num_hidden_layers": 6, **sizes}).config)
+        assert not cut.fits(make("bert", **{"num_hidden_layers": 6, **sizes}))

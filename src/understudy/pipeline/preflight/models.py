@@ -14,7 +14,7 @@ from understudy.data.labels import named_labels
 from understudy.distillation.folds import read_folds
 from understudy.distillation.layers import match
 from understudy.errors import ModelError, RecipeError
-from understudy.models.cut import check_cut
+from understudy.models.cut import check_cut, saved_cut
 from understudy.models.families import own_sizes
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import (
@@ -24,7 +24,7 @@ from understudy.models.pretrained import (
     load_tokenizer,
 )
 from understudy.models.settings import check_start
-from understudy.models.student import base_config
+from understudy.models.student import base_config, cannot_fit
 from understudy.objectives.compose import weight_of
 from understudy.pipeline.preflight.planned_run import Finding, PlannedRun, num_parameters, untrained
 from understudy.recipe.distillation import LayerSettings, PatientSettings
@@ -221,6 +221,9 @@ def check_student(planned: PlannedRun) -> Iterator[Finding]:
     except (RecipeError, ModelError) as error:
         yield Finding("student", "error", str(error))
         return
+    model = planned.recipe.student.model
+    if model is not None and planned.recipe.student.fit and saved_cut(model) is None:
+        yield Finding("student", "error", cannot_fit(model))
     if planned.recipe.student.start == "cut":
         try:
             source = load_config(planned.recipe.student.source or planned.teacher)
