@@ -279,7 +279,7 @@ def _sizes(config: Any) -> dict[Axis, int]:
 
 def _some_tokens(model: PreTrainedModel) -> Tensor:
     """Return the embeddings of tokens that are evenly spread over the vocabulary."""
-    weight = model.get_input_embeddings().weight.detach()
+    weight: Tensor = model.get_input_embeddings().weight.detach()  # type: ignore[operator]
     step = max(1, len(weight) // _NUM_TOKENS)
     return weight[step // 2 :: step].float().clone()
 
