@@ -8,12 +8,12 @@ SST-2, CoLA, MRPC, RTE and STS-B, three seeds each:
   200 steps of each stage, as in `starts.py` and `general.py`;
 - `long`, `augmented`: the cut for 600 and 300 steps (RTE 200 and 200), on the training set and on its
   variants, as in `augmented.py`;
-- `six`: 6 layers of 384 (23M) cut from the teacher, 600 and 300 steps (MRPC and RTE 200 and 200);
 - `fitted`: 4 layers of 312, cut from the teacher and fitted to it by least squares before the first step
-  (`student.fit`; the ways before are not). Tasks of pairs take both stages for FITTED_STEPS and also read the
+  (`student.fit`; the ways before are not). Both stages take FITTED_STEPS, and tasks of pairs also read the
   pairs of other tasks, as text without labels. CoLA learns everything in one sum, in larger batches (JOINT),
   also reads BLiMP's sentences, and its teacher learns for two epochs here
   (`training.num_train_epochs=2`);
+- `six`: 6 layers of 384 (23M), as `fitted`;
 - `alone`: the same start as `fitted`, as many steps of as many rows, labels alone;
 - `int8`, `shipped-six`, `shipped-fitted`: the students of `long`, `six` and `fitted`, exported and scored as
   shipped.
@@ -53,6 +53,7 @@ STARTS = ("random", "cut", "general")
 LONG = ("long", "augmented")
 SIX, SHIPPED_SIX = "six", "shipped-six"  # no name may be the start of another's
 FITTED, SHIPPED_FITTED = "fitted", "shipped-fitted"
+SHAPES = {FITTED: "tinybert-4l-312d", SIX: "6l-384d"}
 ALONE = "alone"
 WAYS = (*PATIENT, *STARTS, *LONG, SIX, FITTED, ALONE)
 SHIPPED = {"int8": "long", SHIPPED_SIX: SIX, SHIPPED_FITTED: FITTED}
@@ -70,14 +71,12 @@ FITTED_STEPS = {
     "stsb": (600, 300),
 }
 # Everything in one sum: how many steps, of how many rows.
-JOINT = {
-    ("cola", FITTED): (1600, 80),
-}
+JOINT = {"cola": (1600, 80)}
 JOINT_RATE = 3e-4
 # Of the rows that a student reads, beside text without labels.
 LABELLED_SHARE = {"cola": 0.4, "mrpc": 0.5, "rte": 0.4, "stsb": 0.4}
 LEFT_OUT = {("rte", "long")}  # its steps take five times as long as CoLA's
-SHORT = {("rte", "augmented"), ("rte", SIX), ("mrpc", SIX)}
+SHORT = {("rte", "augmented")}
 
 
 def main() -> None:
@@ -178,43 +177,39 @@ def learn(task: str, way: str, seed: int, options: argparse.Namespace) -> dict[s
     settings: dict[str, Any] = {"seed": seed}
     if way == ALONE:
         return learn_from_labels(task, seed, options)
-    if (task, way) in JOINT:
-        return learn_jointly(task, way, seed, options)
+    if way in (FITTED, SIX):
+        settings["student.shape"] = SHAPES[way]
+        if task in LABELLED_SHARE:
+            settings["data.unlabelled"] = [str(write_more_text(task, options))]
+            settings["data.labelled_share"] = LABELLED_SHARE[task]
+        if task in JOINT:
+            return learn_jointly(task, f"{RESULTS.stem}-{task}-{way}-{seed}", settings, options)
+        settings["intermediate.training.learning_rate"] = 3e-4
     if way == "random":
         settings["student.init"] = "random"
     elif way == "general":
         settings["student"] = {"model": str(options.general / "student")}
     elif way == "augmented":
         settings["data.augmented"] = str(options.augmented / task)
-    elif way == SIX:
-        settings["student"] = {"shape": "6l-384d", "init": "cut"}
-        settings["intermediate.training.learning_rate"] = 5e-4  # it begins nearer to its teacher
-    elif way == FITTED:
-        settings["intermediate.training.learning_rate"] = 3e-4
-        if task in LABELLED_SHARE:
-            settings["data.unlabelled"] = [str(write_other_pairs(task, options))]
-            settings["data.labelled_share"] = LABELLED_SHARE[task]
-    if way in ("cut", SIX, *LONG):
+    if way in ("cut", *LONG):
         settings["student.fit"] = False
     layers, predictions = step_counts(task, way)
     steps = {"intermediate": layers, "prediction": predictions}
     return tinybert_student(task, f"{RESULTS.stem}-{task}-{way}-{seed}", settings, steps, options)
 
 
-def learn_jointly(task: str, way: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+def learn_jointly(
+    task: str, name: str, settings: dict[str, Any], options: argparse.Namespace
+) -> dict[str, Any]:
     """Make one run of everything in one sum, or read what it left; its record."""
-    steps, rows = JOINT[task, way]
-    settings = {"seed": seed, "dropout": 0.0}
-    settings |= training("joint", steps, rows, JOINT_RATE, options)
-    if task == "cola":
-        settings["data.unlabelled"] = [str(options.assets / "unlabelled" / "blimp.txt")]
-        settings["data.labelled_share"] = LABELLED_SHARE[task]
-    return distilled(task, "joint-classification", f"{RESULTS.stem}-{task}-{way}-{seed}", settings, options)
+    steps, rows = JOINT[task]
+    settings = settings | {"dropout": 0.0} | training("joint", steps, rows, JOINT_RATE, options)
+    return distilled(task, "joint-classification", name, settings, options)
 
 
 def learn_from_labels(task: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Make one run on the labels alone, from the start of the fitted student and as long as its own."""
-    steps, rows = JOINT.get((task, FITTED)) or (sum(FITTED_STEPS[task]), 32)
+    steps, rows = JOINT.get(task) or (sum(FITTED_STEPS[task]), 32)
     kind = "regression" if task == "stsb" else "classification"
     settings = {
         "seed": seed,
@@ -240,13 +235,15 @@ def training(stage: str, steps: int, rows: int, rate: float, options: argparse.N
 
 def step_counts(task: str, way: str) -> tuple[int, int]:
     """How many steps a way takes: of the layers, and of the predictions."""
-    if way == FITTED:
+    if way in (FITTED, SIX):
         return FITTED_STEPS[task]
-    return LONG_STEPS if way in (*LONG, SIX) and (task, way) not in SHORT else SHORT_STEPS
+    return LONG_STEPS if way in LONG and (task, way) not in SHORT else SHORT_STEPS
 
 
-def write_other_pairs(task: str, options: argparse.Namespace) -> Path:
-    """The pairs of SICK and of the training sets of MRPC, RTE and STS-B, but for the task's own."""
+def write_more_text(task: str, options: argparse.Namespace) -> Path:
+    """Text without labels for a task: for pairs, those of SICK and of other tasks' training sets."""
+    if task == "cola":
+        return options.assets / "unlabelled" / "blimp.txt"
     sick, glue = options.assets / "pairs" / "sick", options.assets / "glue"
     sources = [
         (sick / "SICK_train.txt", 1),
