@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--time", action="store_true", help="time one student of each kind")
     options = parser.parse_args()
     # Each run is a process of its own, which reads this.
-    os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // options.jobs))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.jobs)))
     if options.quick:
         options.output_dir /= "quick"  # so that no real run takes them for its own
         print(json.dumps({way: learn("mrpc", way, 1, options)["scores"] for way in options.ways}))
