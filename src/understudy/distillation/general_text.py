@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, TrainingArguments, set_seed
 
 from understudy.data.corpus import HELD_OUT, TRAIN, open_corpus
 from understudy.distillation.layers import LayerRows, learn_layers
-from understudy.distillation.rows import choose_attention, sample_batches
+from understudy.distillation.rows import choose_attention, fitting_precision, sample_batches
 from understudy.distillation.runs import whole_batch
 from understudy.errors import DataError, ModelError, RecipeError
 from understudy.models.cut import Cut, save_cut
@@ -106,6 +106,7 @@ def prepare_general(recipe: Recipe, output_dir: Path) -> GeneralRun:
         sample=lambda: sample_batches(tokenizer, rows.train, range(len(rows.train))),
         dropout=recipe.dropout,
         attention=choose_attention(recipe, arguments),
+        precision=fitting_precision(arguments),
     )
     try:
         check_max_length(student.config, tokenizer, corpus["corpus"]["max_length"], key="corpus.max_length")

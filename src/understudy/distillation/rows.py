@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from datasets import Dataset, concatenate_datasets
 from numpy.typing import NDArray
 from torch import Tensor
@@ -27,6 +28,7 @@ from understudy.models.student import load_student
 from understudy.recipe.class_weights import ClassWeights
 from understudy.recipe.recipe import Recipe
 from understudy.training.class_weights import class_weights
+from understudy.training.trainer import autocast_dtype
 from understudy.workspace.result import data_content
 
 logger = logging.getLogger(__name__)
@@ -178,7 +180,13 @@ def start_student(
         dropout=recipe.dropout,
         attention=choose_attention(recipe, arguments),
         fit=not draft,
+        precision=fitting_precision(arguments),
     )
+
+
+def fitting_precision(arguments: TrainingArguments) -> torch.dtype:
+    """Return the precision in which a student is fitted: on the CPU, where training may be on a GPU."""
+    return autocast_dtype(arguments) if arguments.device.type == "cpu" else torch.float32
 
 
 def sample_batches(

@@ -44,13 +44,21 @@ class Fit:
     after: float
 
 
-def fit_layers(student: PreTrainedModel, source: PreTrainedModel, cut: Cut, sample: Iterable[Batch]) -> Fit:
+def fit_layers(
+    student: PreTrainedModel,
+    source: PreTrainedModel,
+    cut: Cut,
+    sample: Iterable[Batch],
+    *,
+    precision: torch.dtype = torch.float32,
+) -> Fit:
     """Refit every linear layer of a student to the source that it was cut from.
 
     If the hidden states are no nearer to the source's afterwards, the weights stay as they were cut.
 
     Args:
         sample: batches of text, of at least some thousand tokens.
+        precision: of the forward passes. The weights are always computed in float32 and float64.
     """
     batches = list(sample)
     training = student.training, source.training
@@ -58,7 +66,11 @@ def fit_layers(student: PreTrainedModel, source: PreTrainedModel, cut: Cut, samp
     source.train(False)
     encoder = student.base_model
     weights = {name: value.clone() for name, value in encoder.state_dict().items()}
-    with torch.no_grad():
+    # Without the cache, which would keep weights as they were before they are fitted.
+    lower = torch.autocast(
+        student.device.type, precision, enabled=precision != torch.float32, cache_enabled=False
+    )
+    with torch.no_grad(), lower:
         theirs = _hidden_states(source, cut.layers, batches, cut.hidden)
         before = _difference(student, theirs, batches)
         ours, targets = _Reader(student, batches), _Reader(source, batches)
@@ -81,22 +93,23 @@ def fit_linear(linear: nn.Linear, inputs_TI: Tensor, targets_TO: Tensor) -> None
 
     ΔW is 0 where the present weights already reach the targets; the bias absorbs the means.
     """
-    errors_TO = targets_TO - linear(inputs_TI)
-    has_bias = linear.bias is not None
-    mean_I = inputs_TI.mean(0) if has_bias else torch.zeros_like(inputs_TI[0])
-    mean_O = errors_TO.mean(0) if has_bias else torch.zeros_like(errors_TO[0])
-    centred_TI = inputs_TI - mean_I
-    gram_II = (centred_TI.T @ centred_TI).double()
-    ridge = _RIDGE * float(gram_II.diagonal().mean())
-    if ridge == 0.0:  # the inputs are constant: there is nothing but a bias to fit
-        change_IO = torch.zeros_like(linear.weight.T)
-    else:
-        gram_II.diagonal().add_(ridge)
-        moment_IO = (centred_TI.T @ (errors_TO - mean_O)).double()
-        change_IO = torch.linalg.solve(gram_II, moment_IO).to(linear.weight.dtype)
-    linear.weight.add_(change_IO.T)
-    if has_bias:
-        linear.bias.add_(mean_O - mean_I @ change_IO)
+    with torch.autocast(inputs_TI.device.type, enabled=False):
+        errors_TO = targets_TO - linear(inputs_TI)
+        has_bias = linear.bias is not None
+        mean_I = inputs_TI.mean(0) if has_bias else torch.zeros_like(inputs_TI[0])
+        mean_O = errors_TO.mean(0) if has_bias else torch.zeros_like(errors_TO[0])
+        centred_TI = inputs_TI - mean_I
+        gram_II = (centred_TI.T @ centred_TI).double()
+        ridge = _RIDGE * float(gram_II.diagonal().mean())
+        if ridge == 0.0:  # the inputs are constant: there is nothing but a bias to fit
+            change_IO = torch.zeros_like(linear.weight.T)
+        else:
+            gram_II.diagonal().add_(ridge)
+            moment_IO = (centred_TI.T @ (errors_TO - mean_O)).double()
+            change_IO = torch.linalg.solve(gram_II, moment_IO).to(linear.weight.dtype)
+        linear.weight.add_(change_IO.T)
+        if has_bias:
+            linear.bias.add_(mean_O - mean_I @ change_IO)
 
 
 def _fit_layer(ours: _Reader, place: int, theirs: _Reader, layer: int, cut: Cut, query_scale: float) -> None:
@@ -172,7 +185,7 @@ class _Reader:
 
         def keep(name: str, side: Side) -> Any:
             def hook(_: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
-                found[name].append((given[0] if side == "input" else output)[mask_BL])
+                found[name].append((given[0] if side == "input" else output)[mask_BL].float())
 
             return hook
 
@@ -219,7 +232,7 @@ def _hidden_states(
         mask_BL = batch["attention_mask"].bool()
         states = model.base_model(**batch, output_hidden_states=True).hidden_states
         for place, layer in enumerate(layers):
-            found[place].append(states[layer][mask_BL][:, channels])
+            found[place].append(states[layer][mask_BL][:, channels].float())
     return [torch.cat(parts) for parts in found.values()]
 
 

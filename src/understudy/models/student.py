@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -48,6 +50,7 @@ def load_student(
     dropout: float | None = None,
     attention: str | None = None,
     fit: bool = True,
+    precision: torch.dtype = torch.float32,
 ) -> tuple[PreTrainedModel, Cut | None]:
     """Load a student with the task's head: randomly initialised, saved, or cut.
 
@@ -58,6 +61,7 @@ def load_student(
         dropout, attention: see `load_model`.
         fit: whether a cut is fitted to its source, and a general student that was cut to the teacher of a
             task, unless the settings say no.
+        precision: of the forward passes for that.
 
     Returns:
         The student, and how it was cut, if that was from the teacher or from a model of the same width.
@@ -67,9 +71,8 @@ def load_student(
     if settings.model is not None:
         if settings.vocabulary is None:
             check_vocabulary(settings.model, teacher)
-        return _load_saved(
-            settings, teacher, task, labels, sample if fit else None, dropout=dropout, attention=attention
-        )
+        fitting = functools.partial(_fit, sample=sample, precision=precision) if fit else None
+        return _load_saved(settings, teacher, task, labels, fitting, dropout=dropout, attention=attention)
     config = base_config(settings, teacher)
     if task is not None:
         task.kind.configure(config, labels, teacher_config)
@@ -89,7 +92,7 @@ def load_student(
     layers = choose_layers(choice, config.num_hidden_layers, source.config.num_hidden_layers)
     cut = cut_weights(student, source, layers, sample)
     if fit and settings.fit is not False and not cut.is_copy:
-        _fit(student, source, cut, sample, settings.source or teacher)
+        _fit(student, source, cut, settings.source or teacher, sample=sample, precision=precision)
     if task is not None:
         task.kind.finish_cut(student, cut.hidden, source.config)
     return student, cut if source.config.hidden_size == teacher_config.hidden_size else None
@@ -100,13 +103,13 @@ def _load_saved(
     teacher: str,
     task: Task | None,
     labels: Sequence[str] | None,
-    sample: Callable[[], Iterable[Mapping[str, Tensor]]] | None,
+    fit: Callable[[PreTrainedModel, PreTrainedModel, Cut, str], None] | None,
     **options: Any,
 ) -> tuple[PreTrainedModel, Cut | None]:
     """Load a saved student. For a task, one that was cut in general distillation is fitted to the teacher.
 
     Args:
-        sample: None if it is not fitted.
+        fit: None if it is not fitted.
         options: dropout and attention.
     """
     assert settings.model is not None
@@ -131,8 +134,8 @@ def _load_saved(
             raise RecipeError(cannot_fit(settings.model))
         return student, None
     assert source is not None
-    if sample is not None and settings.fit is not False:
-        _fit(student, source, cut, sample, teacher)
+    if fit is not None and settings.fit is not False:
+        fit(student, source, cut, teacher)
     task.kind.finish_cut(student, cut.hidden, teacher_config)
     return student, cut
 
@@ -149,10 +152,12 @@ def _fit(
     student: PreTrainedModel,
     source: PreTrainedModel,
     cut: Cut,
-    sample: Callable[[], Iterable[Mapping[str, Tensor]]],
     name: str,
+    *,
+    sample: Callable[[], Iterable[Mapping[str, Tensor]]],
+    precision: torch.dtype,
 ) -> None:
-    fitted = fit_layers(student, source, cut, sample())
+    fitted = fit_layers(student, source, cut, sample(), precision=precision)
     if fitted.after < fitted.before:
         logger.info(
             "The student is fitted to %s on %s tokens: its hidden states differ by %.3g instead of %.3g "

@@ -174,6 +174,17 @@ def test_a_saved_cut_fits_the_student_as_the_cut_itself(sizes: dict[str, int], t
     assert all(torch.equal(value, fitted[1][name]) for name, value in fitted[0].items())
 
 
+def test_a_lower_precision_of_forward_passes_fits_as_well() -> None:
+    differences = []
+    for precision in (torch.float32, torch.bfloat16):
+        student, source, cut = cut_one("bert", hidden_size=18, intermediate_size=30)
+        fit_layers(student, source, cut, texts(1), precision=precision)
+        assert all(value.dtype == torch.float32 for value in student.state_dict().values())
+        differences.append(unseen_difference(student, source, cut))
+    assert differences[0] != differences[1]
+    assert differences[1] == pytest.approx(differences[0], rel=0.02)
+
+
 def test_a_cut_fits_its_source_and_what_was_fine_tuned_from_it_alone(tmp_path: Path) -> None:
     assert saved_cut(str(tmp_path)) is None
     _, source, cut = cut_one("bert")
