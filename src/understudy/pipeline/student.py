@@ -162,8 +162,7 @@ def distill(
         processing_class=processing_class,
         revision=revision,
     )
-    model = Path(str(built.tokenizer_model)).absolute()  # "." has no name
-    folder = Path(output_dir or Path("students") / folder_name(str(model)))
+    folder = Path(output_dir) if output_dir is not None else _default_folder(built)
     if output_dir is None and not overwrite:
         finished = finished_distillation(built, folder)
         if finished is not None:
@@ -171,6 +170,12 @@ def distill(
     with show_messages():
         result = distill_from_recipe(built, folder, overwrite=overwrite, callbacks=callbacks)
     return Distilled(result.output_dir, result.content)
+
+
+def _default_folder(recipe: Recipe) -> Path:
+    """Return the folder of a distillation that was given none, named after its teacher."""
+    teacher = Path(recipe.tokenizer_model).absolute()  # "." has no name of its own
+    return Path("students") / folder_name(str(teacher))
 
 
 def distill_students(
