@@ -65,10 +65,8 @@ KEPT = (
 )
 SHORT_STEPS, LONG_STEPS = (200, 200), (600, 300)
 FITTED_STEPS = {
-    "sst2": (4000, 1500),
-    "mrpc": (600, 300),
-    "rte": (300, 200),
-    "stsb": (1200, 600),
+    FITTED: {"sst2": (4000, 1500), "mrpc": (600, 300), "rte": (300, 200), "stsb": (1200, 600)},
+    SIX: {"sst2": (1500, 600), "mrpc": (300, 200), "rte": (300, 200), "stsb": (600, 300)},
 }
 # Everything in one sum: how many steps, of how many rows.
 JOINT = {"cola": (1600, 80)}
@@ -177,7 +175,7 @@ def learn(task: str, way: str, seed: int, options: argparse.Namespace) -> dict[s
     settings: dict[str, Any] = {"seed": seed}
     if way == ALONE:
         return learn_from_labels(task, seed, options)
-    if way in (FITTED, SIX):
+    if way in SHAPES:
         settings["student.shape"] = SHAPES[way]
         if task in LABELLED_SHARE:
             settings["data.unlabelled"] = [str(write_more_text(task, options))]
@@ -209,7 +207,7 @@ def learn_jointly(
 
 def learn_from_labels(task: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Make one run on the labels alone, from the start of the fitted student and as long as its own."""
-    steps, rows = JOINT.get(task) or (sum(FITTED_STEPS[task]), 32)
+    steps, rows = JOINT.get(task) or (sum(FITTED_STEPS[FITTED][task]), 32)
     kind = "regression" if task == "stsb" else "classification"
     settings = {
         "seed": seed,
@@ -235,8 +233,8 @@ def training(stage: str, steps: int, rows: int, rate: float, options: argparse.N
 
 def step_counts(task: str, way: str) -> tuple[int, int]:
     """How many steps a way takes: of the layers, and of the predictions."""
-    if way in (FITTED, SIX):
-        return FITTED_STEPS[task]
+    if way in FITTED_STEPS:
+        return FITTED_STEPS[way][task]
     return LONG_STEPS if way in LONG and (task, way) not in SHORT else SHORT_STEPS
 
 
