@@ -167,11 +167,12 @@ def desk_fitted_table(results: dict) -> str:
 
 
 def _student_table(results: dict, way: str, shape: str) -> str:
-    """One student on every task: fp32, int8, and its steps."""
-    runs = {task: _runs(results, f"{task}-{way}-")[0] for task in DESK_TASKS}
-    shipped = {task: _runs(results, f"{task}-shipped-{way}-")[0] for task in DESK_TASKS}
+    """One student on every task: fp32, int8, and its steps. Scores are means over seeds."""
+    learnt = {task: _runs(results, f"{task}-{way}-") for task in DESK_TASKS}
+    runs = {task: found[0] for task, found in learnt.items()}
+    shipped = {task: _runs(results, f"{task}-shipped-{way}-") for task in DESK_TASKS}
     labels = {task: _runs(results, f"{task}-alone-") for task in DESK_TASKS if way == "fitted"}
-    alone = {task: found[0] for task, found in labels.items() if found}
+    alone = {task: found for task, found in labels.items() if found}
     metrics = {task: next(iter(run["scores"])) for task, run in runs.items()}
     teachers = [runs[task]["teacher"][metrics[task]] for task in DESK_TASKS]
 
@@ -183,11 +184,11 @@ def _student_table(results: dict, way: str, shape: str) -> str:
         return f"| {name} | {' | '.join(figures)} |"
 
     def scored(name: str, found: dict) -> str:
-        figures = [found[task]["scores"][metrics[task]] if task in found else None for task in DESK_TASKS]
-        cells = [
-            f"{one['value']:.3f} ({one['low']:.3f}–{one['high']:.3f})" if one else "–" for one in figures
+        figures = [
+            _with_interval(found[task], metrics[task]) if task in found else None for task in DESK_TASKS
         ]
-        return line(name, [one["value"] for one in figures if one], cells)
+        cells = [f"{one[0]:.3f} ({one[1]:.3f}–{one[2]:.3f})" if one else "–" for one in figures]
+        return line(name, [one[0] for one in figures if one], cells)
 
     heads = [f"{NAMES[task]}, {metrics[task]}" for task in DESK_TASKS]
     lines = [
@@ -195,7 +196,7 @@ def _student_table(results: dict, way: str, shape: str) -> str:
         f"|---|{'---|' * (len(heads) + 2)}",
         line("teacher, 12 layers of 384", teachers, [f"{one:.3f}" for one in teachers]),
         *([scored("labels alone, same start and steps", alone)] if alone else []),
-        scored(f"{shape}, fp32", runs),
+        scored(f"{shape}, fp32", learnt),
         scored(f"{shape}, **int8**", shipped),
     ]
     steps = [" + ".join(map(str, runs[task]["steps"].values())) for task in DESK_TASKS]
@@ -333,6 +334,12 @@ def _runs(results: dict, prefix: str) -> list[dict]:
 
 def _mean(runs: list[dict], metric: str) -> float:
     return statistics.mean(run["scores"][metric]["value"] for run in runs)
+
+
+def _with_interval(runs: list[dict], metric: str) -> list[float]:
+    """The mean score over seeds, and the mean ends of the interval of a run."""
+    figures = [run["scores"][metric] for run in runs]
+    return [statistics.mean(one[part] for one in figures) for part in ("value", "low", "high")]
 
 
 def _seeds(runs: list[dict], metric: str) -> str:
