@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -29,12 +30,13 @@ def artifacts(encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "artifacts"
     names = [*EXAMPLES, "embedding"]
     with FileLock(f"{shared}.lock"):
-        if not shared.exists():
-            folder = tmp_path_factory.mktemp("artifacts")
+        if not (shared / "finished").exists():
+            shutil.rmtree(shared, ignore_errors=True)
+            shared.mkdir()
             for name in names:
                 make = _embeddings if name == "embedding" else functools.partial(_export, kind=name)
-                make(encoder, folder=folder / name)
-            folder.rename(shared)
+                make(encoder, folder=shared / name)
+            (shared / "finished").touch()
     return {name: shared / name / "artifact" for name in names}
 
 
