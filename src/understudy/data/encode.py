@@ -106,7 +106,7 @@ def _locked(file: Path) -> Iterator[None]:
     lock = FileLock(file.with_name(f"{file.name}.lock"))
     try:
         lock.acquire()
-    except (OSError, NotImplementedError) as error:
+    except (OSError, NotImplementedError) as error:  # read-only, or a file system without locks
         logger.debug("no lock for %s: %s", file, error)
     try:
         yield

@@ -113,16 +113,16 @@ def _load_saved(
         options: dropout and attention.
     """
     assert settings.model is not None
+    if task is None and settings.fit is not None:
+        raise RecipeError(
+            "student.fit has no effect on a saved student in general distillation. Leave it out."
+        )
     teacher_config = load_config(teacher)
     cut, source = saved_cut(settings.model), None
     if cut is not None:
         source = load_encoder(teacher)
         cut = cut if cut.fits(source) else None
     if task is None:
-        if settings.fit is not None:
-            raise RecipeError(
-                "student.fit has no effect on a saved student in general distillation. Leave it out."
-            )
         return load_encoder(settings.model, **options), cut
     student = load_model(
         settings.model, task, labels, fine_tuned=False, teacher_config=teacher_config, **options

@@ -256,8 +256,10 @@ def test_losses_are_computed_in_float32_under_autocast(rows: Dataset, tokenizer:
     seen = []
 
     def compare(own: Any, told: Any, batch: Any) -> Tensor:
-        seen.append(torch.is_autocast_enabled("cpu"))
-        return own.logits["logits"].sum(dim=-1).float()
+        seen.append(
+            (torch.is_autocast_enabled("cpu"), own.logits["logits"].dtype, told.logits["logits"].dtype)
+        )
+        return own.logits["logits"].sum(dim=-1)
 
     objectives = FunctionObjectives(compare, layer_map="uniform")
     matched, _ = match_models(student, copy.deepcopy(student), objectives)
@@ -265,7 +267,7 @@ def test_losses_are_computed_in_float32_under_autocast(rows: Dataset, tokenizer:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         shown = read_model(student, batch, (1, 2), objectives)
         matched(batch, shown)
-    assert seen == [False]
+    assert seen == [(False, torch.float32, torch.float32)]
 
 
 def test_an_interruption_inside_of_an_epoch_scores_nothing(
