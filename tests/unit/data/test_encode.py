@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from datasets import Dataset, Features, Value
+from filelock import FileLock
 from transformers import PreTrainedTokenizerFast
 
-from understudy.data.encode import IGNORED_LABEL, Collator, encode
+from understudy.data.encode import IGNORED_LABEL, Collator, encode, keep_whole
 from understudy.errors import RecipeError
+from understudy.files import is_whole
 from understudy.kinds import get_kind
 
 CONTEXT = "The cat sleeps. The dog runs in Paris. Anna lives in London. Bert works at Acme."
@@ -167,3 +171,21 @@ def test_targets_of_labels_are_stacked_without_padding(tokenizer: PreTrainedToke
     assert batch["labels"].dtype == torch.float32
     assert batch["labels"].tolist() == [[1.0] + [0.0] * 7 + [1.0], [0.0] * 9]
     assert batch["input_ids"].shape == (2, 4)
+
+
+@pytest.mark.parametrize("error", [NotImplementedError, PermissionError])
+def test_rows_are_kept_where_a_file_system_has_no_locks(
+    error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(FileLock, "acquire", refuse)
+    file, rows = tmp_path / "rows.arrow", Dataset.from_list([{"row": 1}])
+
+    def make() -> Dataset:
+        file.write_bytes(b"rows")
+        return rows
+
+    assert keep_whole(file, make) is rows
+    assert is_whole(file)
