@@ -1,19 +1,27 @@
-"""Kill a command at a chosen moment, run it again, and compare with an undisturbed run.
+"""Disturb a command at a chosen moment, run it again, and compare with an undisturbed run.
 
 A moment is a number: the process counts what it does to files (opening to write, renaming, removing, making
-folders) and to training steps, and sends itself the signal when it gets there. So a moment is the same on a
-busy machine and on an idle one, and a seed brings a failure back.
+folders) and to training steps, and sends itself the signal when it gets there, or gets an error of the disk
+from what it does to a file. So a moment is the same on a busy machine and on an idle one, and a seed brings
+a failure back.
+
+Of a command on several processes one is disturbed; the others are ended as `torchrun` ends them.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
 import os
 import random
 import shutil
 import signal
+import socket
+import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,16 +38,25 @@ SIGNALS = {
     "SIGSTOP": signal.SIGSTOP,
     "damage": signal.SIGKILL,  # and one of the files is flipped, cut or another one
 }
-FAULTS = (*SIGNALS, "two at once")
+DISK_ERRORS = (errno.EIO, errno.EDQUOT, errno.ENOSPC, errno.EACCES, errno.EROFS)
+ON_A_DISK = ("disk full", "read-only disk")
+FAULTS = (*SIGNALS, "disk error", *ON_A_DISK, "two at once")
 _WRITES = os.O_WRONLY | os.O_RDWR
 _CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate")
 PAUSE = 0.2  # seconds that a stopped process stays stopped
 
 
-def watch(
-    places: tuple[str, ...], log: str, moment: int | None, number: int | None, defect: str | None
-) -> None:
-    """Count this process's changes to files below some places; at a moment, send a signal to itself.
+@dataclass(frozen=True)
+class Disturbance:
+    """What happens to a process at a moment: a signal, or an error at its next change to a file."""
+
+    moment: int
+    number: int
+    is_error: bool = False
+
+
+def watch(places: tuple[str, ...], log: str, disturbance: Disturbance | None, defect: str | None) -> None:
+    """Count this process's changes to files below some places; at a moment, disturb it.
 
     Runs in the process of the command, before the command. Counts are appended to `log` when the process
     ends, and a line `inode size` for every file that is synced.
@@ -50,15 +67,22 @@ def watch(
     count = 0
     file = os.open(log, os.O_WRONLY | os.O_CREAT)
     owner = os.getpid()
+    is_due = False  # an error, at the next change to a file
 
-    def step() -> None:
-        nonlocal count
+    def step(path: str | None = None) -> None:
+        nonlocal count, is_due
         if os.getpid() != owner:
             return
         count += 1
         os.pwrite(file, f"{count:12d}\n".encode(), 0)
-        if count == moment and number is not None:
-            os.kill(owner, number)
+        if disturbance is None:
+            return
+        if count == disturbance.moment and not disturbance.is_error:
+            os.kill(owner, disturbance.number)
+        is_due = is_due or (count == disturbance.moment and disturbance.is_error)
+        if is_due and path is not None:
+            is_due = False
+            raise OSError(disturbance.number, os.strerror(disturbance.number), path)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
@@ -70,7 +94,7 @@ def watch(
         else:
             return
         if isinstance(path, (str, bytes, os.PathLike)) and os.fsdecode(path).startswith(places):
-            step()
+            step(os.fsdecode(path))
 
     sys.addaudithook(hook)
     fsync = os.fsync
@@ -94,11 +118,11 @@ def watch(
     Trainer.training_step = counted  # type: ignore[method-assign]
 
 
-def drop_unsynced(places: tuple[Path, ...], log: Path, since: float, generator: random.Random) -> int:
+def drop_unsynced(places: tuple[Path, ...], logs: list[Path], since: float, generator: random.Random) -> int:
     """Cut files that were written since a time and never synced, as a loss of power may; return how many."""
     synced: dict[int, int] = {}
-    if (lines := Path(f"{log}.synced")).exists():
-        for line in lines.read_text().splitlines():
+    for lines in (Path(f"{log}.synced") for log in logs):
+        for line in lines.read_text().splitlines() if lines.exists() else ():
             inode, size = map(int, line.split())
             synced[inode] = size
     cut = 0
@@ -139,14 +163,47 @@ def damage(places: tuple[Path, ...], generator: random.Random) -> list[str]:
     return [file.name]
 
 
-def _too_early(output: Path, expected: dict[str, str]) -> str | None:
+def _too_early(output: Path, expected: dict[str, str], timed: tuple[str, ...]) -> str | None:
     """Return a file that says that a command has finished, though it is not what it will be."""
     marks = [name for name in ("result.json", "labelled.csv") if (output / name).exists()]
     try:
-        found = contents(output) if marks else {}
+        found = contents(output, timed) if marks else {}
     except ValueError:
         return marks[0]
     return next((name for name in marks if found[name] != expected[name]), None)
+
+
+def _mount(place: Path, *options: str) -> None:
+    """Put a file system in memory at a folder, or change it; CalledProcessError without the right to."""
+    where = ["-o", ",".join(options)]
+    kind = [] if "remount" in options else ["-t", "tmpfs", "understudy"]
+    subprocess.run(["mount", *kind[:2], *where, *kind[2:], str(place)], check=True, capture_output=True)
+
+
+def can_mount(folder: Path) -> bool:
+    """Return whether this process may mount file systems."""
+    try:
+        with _disk(folder / "probe", "size=64k"):
+            return True
+    except (OSError, subprocess.CalledProcessError):
+        return False
+
+
+@contextlib.contextmanager
+def _disk(place: Path, *options: str) -> Iterator[None]:
+    """Mount a file system of its own at a folder for a while."""
+    place.mkdir(parents=True, exist_ok=True)
+    _mount(place, *options)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def _kilobytes(folder: Path) -> int:
+    """Return what a folder takes on a disk with blocks of 4 kB."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return sum(4 * -(-file.stat().st_size // 4096) for file in files)
 
 
 @dataclass
@@ -167,6 +224,34 @@ class Try:
         return f"{self.command}, {self.fault} at {what}: {self.problem}\n  again: {back}"
 
 
+@dataclass(frozen=True)
+class Undisturbed:
+    """What an undisturbed command leaves: its files, the moments of each process, and its room on a disk."""
+
+    contents: dict[str, str]
+    moments: list[int]
+    kilobytes: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit code, what it said, and whether the moment of a disturbance came."""
+
+    code: int
+    said: str
+    was_hit: bool
+
+    @property
+    def told(self) -> str:
+        """What it said, on one line."""
+        return " ".join(self.said.split())
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it refused to do again what an earlier call has finished."""
+        return any(sign in self.told for sign in _FINISHED)
+
+
 class Bench:
     """Commands in a world, their undisturbed results, and tries to disturb them.
 
@@ -178,16 +263,17 @@ class Bench:
 
     def __init__(self, world: World, folder: Path, defect: str | None = None) -> None:
         self.world, self.folder, self.defect = world, folder, defect
-        self._expected: dict[str, tuple[dict[str, str], int]] = {}
+        self._expected: dict[str, Undisturbed] = {}
         self._number = 0
 
-    def undisturbed(self, command: str) -> tuple[dict[str, str], int]:
-        """Return the contents of an undisturbed run's folder, and how many moments it has."""
+    def undisturbed(self, command: str) -> Undisturbed:
+        """Return what an undisturbed run of a command leaves."""
         if command not in self._expected:
             place = self._place(command)
-            code, said, _ = self._run(command, place)
-            assert code == 0, f"{command} ended with {code}: {said}"
-            self._expected[command] = contents(place / "out"), int((place / "log").read_bytes()[:12])
+            ended = self._run(command, place)
+            assert ended.code == 0, f"{command} ended with {ended.code}: {ended.said}"
+            moments = [int(log.read_bytes()[:12]) for log in _logs(command, place)]
+            self._expected[command] = Undisturbed(self._contents(command, place), moments, _kilobytes(place))
             shutil.rmtree(place)
         return self._expected[command]
 
@@ -197,51 +283,95 @@ class Bench:
 
     def disturb(self, command: str, fault: str, seed: int, most: int = 3) -> Try:
         """Disturb a command up to `most` times at random moments, run it to its end, and compare."""
-        if fault == "two at once":
-            return self._two_at_once(command, seed)
-        expected, num_moments = self.undisturbed(command)
         generator = random.Random(f"{command} {fault} {seed}")
         tried, place = Try(command, fault, seed), self._place(command)
-        for _ in range(generator.randint(1, most)):
-            moment = generator.randint(1, num_moments)
-            tried.moments.append(moment)
-            since = time.time() - 0.05  # the clock of files is coarse
-            code, said, was_hit = self._run(command, place, moment, SIGNALS[fault])
-            tried.kills += was_hit
-            if fault == "power":
-                drop_unsynced((place / "out", place / "cache"), place / "log", since, generator)
-            # What is finished is checked by its readers, not by the command that wrote it.
-            if fault == "damage" and not (place / "out" / "result.json").exists():
-                tried.damaged += damage((place / "out", place / "cache"), generator)
-            elif code != 0 and (early := _too_early(place / "out", expected)):
-                tried.problem = f"{early} was there before its content"
-                return tried
-            if code == 0 or _is_finished(said) or tried.damaged:
-                break
-            if not was_hit or code not in _DEATHS:
-                tried.problem = f"ended with {code}: {said[-3000:]}"
-                return tried
-        # Where the last one was the end, the command says so; what it has left must be the same.
-        code, said, _ = self._run(command, place)
-        if code == 2 and any(name in "".join(said.split()) for name in tried.damaged):
-            pass  # refused, with the name of the damaged file
-        elif code != 0 and not _is_finished(said):
-            tried.problem = f"cannot be continued, {code}: {said[-3000:]}"
-        elif changed := differences(expected, contents(place / "out")):
-            tried.problem = f"other files than undisturbed: {', '.join(changed[:8])}"
+        if fault == "two at once":
+            self._two_at_once(tried, place, generator)
+        elif fault == "disk full":
+            self._fill_disk(tried, place, generator)
+        elif fault == "read-only disk":
+            self._forbid_writing(tried, place, generator)
+        elif fault == "disk error":
+            self._break_disk(tried, place, generator)
+        else:
+            self._interrupt(tried, place, generator, most)
         if tried.problem is None:
             shutil.rmtree(place)
         return tried
 
-    def _two_at_once(self, command: str, seed: int) -> Try:
+    def _interrupt(self, tried: Try, place: Path, generator: random.Random, most: int) -> None:
+        """Send signals to a command, damage what it has written, and run it to its end."""
+        command, fault = tried.command, tried.fault
+        expected, timed = self.undisturbed(command), WORKLOADS[command].timed
+        for _ in range(generator.randint(1, most)):
+            disturbance, rank = self._moment(tried, generator, SIGNALS[fault])
+            since = time.time() - 0.05  # the clock of files is coarse
+            ended = self._run(command, place, disturbance, rank)
+            tried.kills += ended.was_hit
+            if fault == "power":
+                drop_unsynced((place / "out", place / "cache"), _logs(command, place), since, generator)
+            # What is finished is checked by its readers, not by the command that wrote it.
+            if fault == "damage" and not (place / "out" / "result.json").exists():
+                tried.damaged += damage((place / "out", place / "cache"), generator)
+            elif ended.code != 0 and (early := _too_early(place / "out", expected.contents, timed)):
+                tried.problem = f"{early} was there before its content"
+                return
+            if ended.code == 0 or ended.is_finished or tried.damaged:
+                break
+            if not ended.was_hit or ended.code not in _DEATHS:
+                tried.problem = f"ended with {ended.code}: {ended.said[-3000:]}"
+                return
+        self._finish(tried, place)
+
+    def _fill_disk(self, tried: Try, place: Path, generator: random.Random) -> None:
+        """Run a command on a disk that is too small, then on the same disk with room."""
+        expected, before = self.undisturbed(tried.command), _kilobytes(place)
+        size = before + max(8, int(generator.uniform(0.02, 0.95) * expected.kilobytes))
+        with _disk(place / "disk", f"size={size}k"):
+            self._move(place, place / "disk")
+            ended = self._run(tried.command, place / "disk")
+            if ended.code:  # else it had room enough
+                tried.kills += 1
+                self._check_told(tried, ended, errno.ENOSPC)
+            _mount(place / "disk", "remount", "size=1G")
+            if tried.problem is None:
+                self._finish(tried, place / "disk")
+
+    def _forbid_writing(self, tried: Try, place: Path, generator: random.Random) -> None:
+        """Kill a command, run it on the disk as read-only, then on one that it may write to."""
+        disturbance, rank = self._moment(tried, generator, signal.SIGKILL)
+        with _disk(place / "disk", "size=1G"):
+            self._move(place, place / "disk")
+            if not self._run(tried.command, place / "disk", disturbance, rank).code:
+                return
+            _mount(place / "disk", "remount", "ro")
+            ended = self._run(tried.command, place / "disk")
+            tried.kills += 1
+            if not ended.is_finished:
+                self._check_told(tried, ended, errno.EROFS)
+            _mount(place / "disk", "remount", "rw")
+            if tried.problem is None:
+                self._finish(tried, place / "disk")
+
+    def _break_disk(self, tried: Try, place: Path, generator: random.Random) -> None:
+        """Let a change to a file fail once, then run the command to its end."""
+        number = generator.choice(DISK_ERRORS)
+        disturbance, rank = self._moment(tried, generator, number, is_error=True)
+        ended = self._run(tried.command, place, disturbance, rank)
+        tried.kills += ended.was_hit
+        if ended.code:
+            self._check_told(tried, ended, number)
+        if tried.problem is None:
+            self._finish(tried, place)
+
+    def _two_at_once(self, tried: Try, place: Path, generator: random.Random) -> None:
         """Start a command a second time, to replace what the first one is writing: it must be refused."""
-        expected, num_moments = self.undisturbed(command)
-        tried, place = Try(command, "two at once", seed), self._place(command)
-        moment = random.Random(f"{command} {seed}").randint(2, num_moments // 2)
+        moment = generator.randint(2, self.undisturbed(tried.command).moments[0] // 2)
         tried.moments.append(moment)
-        first = self._start(command, place, place / "log", moment, signal.SIGSTOP)
+        log, other = place.with_suffix(".log-0"), place.with_suffix(".log-other")
+        first = self._start(tried.command, place, log, Disturbance(moment, signal.SIGSTOP))
         first.wait_until_stopped()
-        second = self._start(command, place, place / "log-2", None, None, "--overwrite")
+        second = self._start(tried.command, place, other, None, more=["--overwrite"])
         code, said = second.wait(300), second.output
         first.go_on()
         tried.kills = 1
@@ -249,13 +379,46 @@ class Bench:
             tried.problem = f"the second ended with {code}: {said[-1000:]}"
         if first.wait(300) != 0:
             tried.problem = f"the first failed: {first.output[-2000:]}"
-        elif changed := differences(expected, contents(place / "out")):
-            tried.problem = f"other files than undisturbed: {', '.join(changed[:8])}"
+        elif tried.problem is None:
+            self._compare(tried, place)
         for one in (first, second):
             one.forget()
-        if tried.problem is None:
-            shutil.rmtree(place)
-        return tried
+
+    def _moment(
+        self, tried: Try, generator: random.Random, number: int, *, is_error: bool = False
+    ) -> tuple[Disturbance, int]:
+        """Choose a moment of one of a command's processes, and what happens then."""
+        moments = self.undisturbed(tried.command).moments
+        rank = generator.randrange(len(moments))
+        moment = generator.randint(1, moments[rank])
+        tried.moments.append(moment)
+        return Disturbance(moment, number, is_error), rank
+
+    def _check_told(self, tried: Try, ended: Ended, number: int) -> None:
+        """An error of the disk ends a command with a message that says so, and with nothing else."""
+        if ended.code != 2 or os.strerror(number) not in ended.told or "Traceback" in ended.told:
+            tried.problem = f"{os.strerror(number)}: ended with {ended.code}: {ended.said[-3000:]}"
+
+    def _finish(self, tried: Try, place: Path) -> None:
+        """Run a command to its end, and compare.
+
+        Where the last disturbance was the end, the command says so; what it has left must be the same.
+        """
+        ended = self._run(tried.command, place)
+        if ended.code == 2 and any(name in "".join(ended.said.split()) for name in tried.damaged):
+            return  # refused, with the name of the damaged file
+        if ended.code != 0 and not ended.is_finished:
+            tried.problem = f"cannot be continued, {ended.code}: {ended.said[-3000:]}"
+        else:
+            self._compare(tried, place)
+
+    def _compare(self, tried: Try, place: Path) -> None:
+        expected = self.undisturbed(tried.command).contents
+        if changed := differences(expected, self._contents(tried.command, place)):
+            tried.problem = f"other files than undisturbed: {', '.join(changed[:8])}"
+
+    def _contents(self, command: str, place: Path) -> dict[str, str]:
+        return contents(place / "out", WORKLOADS[command].timed)
 
     def _place(self, command: str) -> Path:
         """Make a folder for a try, with an output folder as it is before the command."""
@@ -266,40 +429,83 @@ class Bench:
         time.sleep(0.1)  # what was there before is older than what the command writes
         return place
 
+    def _move(self, place: Path, disk: Path) -> None:
+        """Move what is there before a command to another disk."""
+        if (place / "out").exists():
+            shutil.move(place / "out", disk / "out")
+
     def _run(
-        self, command: str, place: Path, moment: int | None = None, number: int | None = None
-    ) -> tuple[int, str, bool]:
-        """Run a command; return its exit code, what it said, and whether the moment came."""
-        log = place / "log"
-        for file in (log, Path(f"{log}.synced")):
+        self, command: str, place: Path, disturbance: Disturbance | None = None, rank: int = 0
+    ) -> Ended:
+        """Run a command on all its processes; one of them may be disturbed."""
+        logs = _logs(command, place)
+        for file in [*logs, *(Path(f"{log}.synced") for log in logs)]:
             file.unlink(missing_ok=True)
-        running = self._start(command, place, log, moment, number)
-        if number == signal.SIGSTOP and running.wait_until_stopped():
-            time.sleep(PAUSE)
-            running.go_on()
-        code = running.wait(300)
-        said = running.output
-        running.forget()
-        count = int(log.read_bytes()[:12]) if log.exists() and log.stat().st_size else 0
-        return code, said, moment is not None and count >= moment
+        ranks = _ranks(len(logs))
+        running = [
+            self._start(command, place, log, disturbance if number == rank else None, variables)
+            for number, (log, variables) in enumerate(zip(logs, ranks, strict=True))
+        ]
+        if disturbance is not None and disturbance.number == signal.SIGSTOP and not disturbance.is_error:
+            if running[rank].wait_until_stopped():
+                time.sleep(PAUSE)
+                running[rank].go_on()
+        codes = _end_together(running)
+        said = "\n".join(one.output for one in running)
+        for one in running:
+            one.forget()
+        count = int(logs[rank].read_bytes()[:12] or 0) if logs[rank].exists() else 0
+        return Ended(codes[rank] or max(codes), said, disturbance is not None and count >= disturbance.moment)
 
     def _start(
-        self, command: str, place: Path, log: Path, moment: int | None, number: int | None, *more: str
+        self,
+        command: str,
+        place: Path,
+        log: Path,
+        disturbance: Disturbance | None,
+        variables: Mapping[str, str] | None = None,
+        more: Sequence[str] = (),
     ) -> Command:
         places = (str(place / "out"), str(place / "cache"))
         environment = os.environ | {"UNDERSTUDY_CACHE": str(place / "cache"), "OMP_NUM_THREADS": "1"}
-        before = functools.partial(watch, places, str(log), moment, number, self.defect)
+        before = functools.partial(watch, places, str(log), disturbance, self.defect)
         arguments = [*WORKLOADS[command].arguments(self.world, place / "out"), *more]
-        return Command(arguments, environment, before)
+        return Command(arguments, environment | dict(variables or {}), before)
+
+
+def _logs(command: str, place: Path) -> list[Path]:
+    """Return the log of each process, which is not on the disk that is disturbed."""
+    beside = place.parent if place.name == "disk" else place
+    return [beside.with_suffix(f".log-{rank}") for rank in range(WORKLOADS[command].num_processes)]
+
+
+def _ranks(count: int) -> list[dict[str, str]]:
+    """Return the variables of each process, as `torchrun` sets them; none for one process."""
+    if count == 1:
+        return [{}]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    common |= {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count)}
+    return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
+
+
+def _end_together(running: Sequence[Command]) -> list[int]:
+    """Wait until all processes have ended; if one fails, end the others as `torchrun` does.
+
+    Return their exit codes.
+    """
+    while len(running) > 1 and all(one.is_running for one in running):
+        time.sleep(0.01)
+    failed = [one for one in running if not one.is_running and one.wait()]
+    for one in running if failed else ():
+        one.end()
+    return [one.wait(300) for one in running]
 
 
 # Exit codes of a process that was stopped by a signal, or by the exception that stands for it.
 _DEATHS = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, 130, 143, 1)
-
-
-def _is_finished(said: str) -> bool:
-    """Return whether a command refuses to do again what an earlier call has finished."""
-    return any(sign in " ".join(said.split()) for sign in _FINISHED)
 
 
 _FINISHED = ("holds a finished run", "holds a result already", "is there already. Use --overwrite")

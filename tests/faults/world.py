@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fnmatch
 import hashlib
 import json
 import random
@@ -219,6 +220,46 @@ def _predict(world: World, output: Path) -> list[str]:
     ]
 
 
+def _run(world: World, output: Path) -> list[str]:
+    settings = _files(world) | _block("finetune.training", max_steps=4)
+    settings |= _block("intermediate.training", max_steps=4, eval_strategy=None)
+    settings |= _block("prediction.training", max_steps=4)
+    settings |= {"task": "classification", "student.num_attention_heads": 2, "export.tolerance": 100.0}
+    settings |= {"export.teacher_int8": False, "prediction.search": None}
+    start = ["run", str(world.encoder), "--student", "1l-8d"]
+    return [*start, *_options(settings), "--output-dir", str(output)]
+
+
+def _ablate(world: World, output: Path) -> list[str]:
+    settings = _files(world) | {"student.num_attention_heads": 2, "prediction.search": None}
+    settings |= _block("intermediate.training", max_steps=4, eval_strategy=None)
+    settings |= _block("prediction.training", max_steps=4)
+    settings |= {"student.shape": "1l-8d"}
+    start = ["ablate", str(world.teacher), "--table", "maps", "--seeds", "1"]
+    return [*start, *_options(settings), "--output-dir", str(output)]
+
+
+def _bench(world: World, output: Path) -> list[str]:
+    start = ["bench", str(world.artifact), str(world.teacher), "--batch", "1", "--lengths", "8"]
+    return [*start, "--output-dir", str(output)]
+
+
+def _folds(world: World, output: Path) -> list[str]:
+    return [*_finetune(world, output), "--set", "folds=2"]
+
+
+def _with_texts(world: World, output: Path) -> list[str]:
+    unlabelled = ["--unlabelled", str(world.texts), "--set", "data.labelled_share=0.5"]
+    return [*_distill("tinybert", "intermediate", "prediction")(world, output), *unlabelled]
+
+
+def _two_students(world: World, output: Path) -> list[str]:
+    made = _distill("tinybert", "intermediate", "prediction")(world, output)
+    made[made.index("1l-8d")] = "1l-8d,1l-16d"
+    heads = made.index("student.num_attention_heads=2")  # is one student's
+    return made[: heads - 1] + made[heads + 1 :]
+
+
 def small_shards() -> None:
     """Make shards of a few rows, so that a run has several."""
     from understudy.distillation import teacher_cache
@@ -235,10 +276,14 @@ class Workload:
     Attributes:
         arguments: the command line for a world and an output folder.
         before: makes the folder something else than new.
+        num_processes: as many as `torchrun --nproc-per-node` starts.
+        timed: names of files that hold times, and so are never equal.
     """
 
     arguments: Callable[[World, Path], list[str]]
     before: Callable[[World, Path], None] = lambda world, output: None
+    num_processes: int = 1
+    timed: tuple[str, ...] = ()
 
 
 def _old_artifact(world: World, output: Path) -> None:
@@ -250,11 +295,16 @@ def _old_artifact(world: World, output: Path) -> None:
 
 WORKLOADS: dict[str, Workload] = {
     "finetune": Workload(_finetune),
+    "finetune folds": Workload(_folds),
     "distill tinybert": Workload(_distill("tinybert", "intermediate", "prediction")),
     "distill patient": Workload(_distill("patient", "soft_labels", "patient")),
     "distill soft-labels": Workload(_distill("soft-labels", "soft_labels")),
     "distill joint": Workload(_distill("joint", "joint")),
+    "distill unlabelled": Workload(_with_texts),
+    "distill two students": Workload(_two_students),
+    "distill joint, 2 ranks": Workload(_distill("joint", "joint"), num_processes=2),
     "general": Workload(_general),
+    "general, 2 ranks": Workload(_general, num_processes=2),
     "corpus": Workload(_corpus),
     "augment": Workload(_augment),
     "mine": Workload(_mine),
@@ -262,25 +312,32 @@ WORKLOADS: dict[str, Workload] = {
     "export --overwrite": Workload(_export_again, _old_artifact),
     "evaluate": Workload(_evaluate),
     "predict": Workload(_predict, lambda world, output: output.mkdir()),
+    "bench": Workload(_bench, timed=("result.json", "bench.svg")),
+    "run": Workload(_run, timed=("result.json", "report.html", "stages.json", "bench/*", "artifact/README.md")),
+    "ablate": Workload(_ablate, timed=("*.svg",)),
 }
 
 # Keys whose values are of the clock, and folders of logs.
 _TIMES = ("seconds", "speed")
 
 
-def contents(output: Path) -> dict[str, str]:
-    """Return a digest of every file of an output folder, without what depends on the clock or the path."""
+def contents(output: Path, timed: Sequence[str] = ()) -> dict[str, str]:
+    """Return a digest of every file of an output folder, without what depends on the clock or the path.
+
+    Args:
+        timed: patterns of files of which only the names count.
+    """
     found = {}
     for file in sorted(path for path in output.rglob("*") if path.is_file()):
         name = file.relative_to(output).as_posix()
         if "events.out" in name:
             continue
-        data = file.read_bytes()
         if name.endswith("training_args.bin"):
             continue  # it has the path of the folder
+        data = b"" if any(fnmatch.fnmatch(name, pattern) for pattern in timed) else file.read_bytes()
         if file.suffix in (".json", ".yaml", ".md"):
             data = data.replace(str(output).encode(), b"OUTPUT")
-        if file.suffix == ".json":
+        if file.suffix == ".json" and data:
             data = json.dumps(_without_times(json.loads(data)), sort_keys=True).encode()
         found[name] = hashlib.sha256(data).hexdigest()
     return found

@@ -77,6 +77,14 @@ class Command:
             raise AssertionError(f"still running after {timeout} seconds:\n{self.output}")
         return int(self._process.exitcode)
 
+    def end(self, grace: float = 30) -> None:
+        """Ask it to end, and kill it if it has not ended after so many seconds."""
+        if self.is_running:
+            os.kill(self._process.pid, signal.SIGTERM)
+            self._process.join(grace)
+        if self.is_running:
+            os.kill(self._process.pid, signal.SIGKILL)
+
     def kill(self) -> None:
         os.kill(self._process.pid, signal.SIGKILL)
         assert self.wait() == -signal.SIGKILL

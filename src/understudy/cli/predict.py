@@ -93,6 +93,8 @@ def predict_command(
         write_vectors,
     )
 
+    from understudy.workspace.disk import explain_disk_errors
+
     predictor = Predictor.from_pretrained(artifact, model=model, threads=threads)
     fields = predictor.artifact.fields
     if npy is not None:
@@ -125,11 +127,13 @@ def predict_command(
     answers = predictor.stream(empty.watch(map(read.row, records)), batch_size=batch_size)
     pairs = zip(kept, cut.watch(answers), strict=True)
     if npy is not None:
-        write_vectors(npy, (answer for _, answer in pairs))
+        with explain_disk_errors(npy):
+            write_vectors(npy, (answer for _, answer in pairs))
     elif output is not None:
         if file is not None and output.exists() and output.samefile(file):
             raise OutputError(f"--output {output} is --file itself. Use another name.")
-        write_predictions(output, pairs, predictor.kind, fields)
+        with explain_disk_errors(output):
+            write_predictions(output, pairs, predictor.kind, fields)
         typer.echo(f"{cut.total:,} rows with their predictions are in {output}", err=True)
     else:
         for record, answer in pairs:

@@ -32,20 +32,32 @@ def explain_disk_errors(output_dir: Path) -> Iterator[None]:
     except UnderstudyError:
         raise
     except Exception as error:
-        number = _number_of(error, output_dir)
-        if number not in _REMEDIES:
+        # A library may fail again while it handles the error of the disk, and raise that one.
+        numbers = [(_number_of(one, output_dir), one) for one in _chain(error)]
+        number, first = next(((number, one) for number, one in numbers if number in _REMEDIES), (0, error))
+        if number == 0:
             raise
-        place = getattr(error, "filename", None) or output_dir
+        place = getattr(first, "filename", None) or output_dir
         raise OutputError(f"{place}: {os.strerror(number)}. {_REMEDIES[number]}.") from error
 
 
-def _number_of(error: Exception, output_dir: Path) -> int:
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, and those that it was raised from or while they were handled."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__ or found.__context__
+
+
+def _number_of(error: BaseException, output_dir: Path) -> int:
     """Return the error's number, also of one of torch or Rust, which says it in words; 0 if it has none."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
     text = str(error)
     said = [number for number in _REMEDIES if os.strerror(number) in text]
-    if not said and "PytorchStreamWriter" in text and _is_full(output_dir):
+    # torch.save says only that it could not write as much as it wanted.
+    of_torch = any(name in text for name in ("PytorchStreamWriter", "inline_container", "iostream error"))
+    if not said and of_torch and _is_full(output_dir):
         return errno.ENOSPC
     return said[0] if said else 0
 

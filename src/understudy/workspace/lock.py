@@ -54,11 +54,22 @@ def only_process_in(output_dir: Path | None) -> Iterator[None]:
 
     The operating system gives a lock back when its holder ends, however that happens.
     """
-    # Of the processes of a distributed run the first holds it for all.
-    if output_dir is None or os.environ.get("RANK", "0") != "0":
+    if output_dir is None:
         yield
         return
     folder = output_dir.expanduser().resolve()
+    with explain_disk_errors(folder):
+        # Of the processes of a distributed run the first holds it for all.
+        if os.environ.get("RANK", "0") == "0":
+            with _locked(folder, output_dir):
+                yield
+        else:
+            yield
+
+
+@contextlib.contextmanager
+def _locked(folder: Path, output_dir: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which the user called `output_dir`."""
     made = [parent for parent in folder.parents if not parent.exists()]
     try:
         lock = _acquire(folder.parent / f".{folder.name}.lock", output_dir)
@@ -70,9 +81,8 @@ def only_process_in(output_dir: Path | None) -> Iterator[None]:
     try:
         started = time.strftime("%Y-%m-%d %H:%M:%S")
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "started": started}
-        with explain_disk_errors(folder):
-            _holder_of(path).write_text(json.dumps(holder), "utf-8")
-            yield
+        _holder_of(path).write_text(json.dumps(holder), "utf-8")
+        yield
     finally:
         # Removed while held: a process that has opened the file meanwhile sees that it is gone, and retries.
         for file in (_holder_of(path), path):

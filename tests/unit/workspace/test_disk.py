@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from understudy.errors import DataError, OutputError
 from understudy.files import is_whole, is_whole_folder, seal_folder, write_atomically, write_sealed
@@ -29,7 +30,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
         pytest.skip("mounting a file system is not allowed here")
     yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)  # an error may hold a file open
 
 
 def test_a_full_disk_says_what_to_do_and_leaves_nothing_half_written(small_disk: Path) -> None:
@@ -45,6 +46,38 @@ def test_a_full_disk_says_what_to_do_and_leaves_nothing_half_written(small_disk:
     assert (output / "result.json").read_text() == "old"
     with only_process_in(output):
         write_atomically(output / "result.json", "new")
+
+
+@pytest.mark.parametrize("size", [60_000, 70_000, 200_000])
+def test_a_full_disk_is_recognised_though_torch_does_not_name_it(size: int, small_disk: Path) -> None:
+    (small_disk / "out").mkdir()
+    with pytest.raises(OutputError, match="No space left on device"), only_process_in(small_disk / "out"):
+        torch.save(torch.zeros(size // 4), small_disk / "out" / "optimizer.pt")
+
+
+def test_a_full_disk_is_recognised_behind_the_next_error(small_disk: Path) -> None:
+    """As where a library closes a file because it cannot write to it, and then fails to write to it."""
+    (small_disk / "out").mkdir()
+    with pytest.raises(OutputError, match="No space left on device"), only_process_in(small_disk / "out"):
+        try:
+            (small_disk / "out" / "rows.arrow").write_bytes(bytes(100_000))
+        except OSError:
+            raise ValueError("I/O operation on closed file") from None
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_read_only_disk_is_named_where_the_cache_is_on_it_too(
+    rank: str, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (small_disk / "out").mkdir()
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    monkeypatch.setenv("UNDERSTUDY_CACHE", str(small_disk / "cache"))
+    monkeypatch.setenv("RANK", rank)
+    with (
+        pytest.raises(OutputError, match=r"Read-only file system\. Mount it for writing, then"),
+        only_process_in(small_disk / "out"),
+    ):
+        write_atomically(small_disk / "out" / "result.json", "new")
 
 
 def test_a_read_only_disk_says_what_to_do(small_disk: Path) -> None:
