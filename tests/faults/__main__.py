@@ -8,9 +8,11 @@ python tests/faults --planted                           # only the defects plant
 from __future__ import annotations
 
 import argparse
-import itertools
+import concurrent.futures
 import json
+import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,16 +27,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE"  # fp32 on every machine
 
 import torch
-from harness import FAULTS, ON_A_DISK, Bench, Try, can_mount
+from harness import FAULTS, Bench, Try, disturb_all
 from planted import DEFECTS
 from world import WORKLOADS, World, make_world
 
 RESULTS = HERE.parents[1] / "benchmarks" / "results" / "faults.json"
-# Commands that write once, at their end: there is nothing to damage before, and a second process comes too late.
-_SHORT = ("predict", "evaluate", "export", "export --overwrite", "bench")
-SKIPPED = {(name, fault) for name in _SHORT for fault in ("two at once", "damage")}
-# These have no --overwrite, or take a port that a second one would wait for.
-SKIPPED |= {(name, "two at once") for name in ("ablate", "distill joint, 2 ranks", "general, 2 ranks")}
 
 
 def find_planted(world: World, folder: Path, tries: int = 12) -> dict[str, str | None]:
@@ -54,25 +51,6 @@ def find_planted(world: World, folder: Path, tries: int = 12) -> dict[str, str |
     return found
 
 
-def disturb_all(world: World, folder: Path, minutes: float, first_seed: int) -> list[Try]:
-    """Disturb every command by every fault, seed after seed, until the time is up."""
-    bench, done = Bench(world, folder), []
-    faults = FAULTS if can_mount(folder) else [name for name in FAULTS if name not in ON_A_DISK]
-    if len(faults) < len(FAULTS):
-        print(f"Left out, because no disk can be mounted here: {', '.join(ON_A_DISK)}", file=sys.stderr)
-    deadline = time.monotonic() + 60 * minutes
-    for seed in itertools.count(first_seed):
-        for fault, command in itertools.product(faults, WORKLOADS):
-            if (command, fault) in SKIPPED:
-                continue
-            if time.monotonic() > deadline:
-                return done
-            done.append(bench.disturb(command, fault, seed))
-            if done[-1].problem is not None:
-                print(f"LOST {done[-1]}", file=sys.stderr, flush=True)
-    raise AssertionError("unreachable")
-
-
 def summarize(tries: list[Try], planted: dict[str, str | None], minutes: float) -> dict[str, Any]:
     counts: dict[tuple[str, str], Counter[str]] = {}
     for one in tries:
@@ -86,11 +64,22 @@ def summarize(tries: list[Try], planted: dict[str, str | None], minutes: float) 
         "planted_found": sum(found is not None for found in planted.values()),
         "found_by": planted,
         "minutes": round(minutes, 1),
+        "damaged_files": damaged_files(tries),
         "rows": [{"command": command, "fault": fault, **row} for (command, fault), row in counts.items()],
         "failures": [
             {"command": one.command, "fault": one.fault, "seed": one.seed} for one in tries if one.problem
         ],
     }
+
+
+def damaged_files(tries: list[Try]) -> dict[str, dict[str, int]]:
+    """Count what was damaged by the kind of file, and how; all of it was made anew or refused by name."""
+    counts: dict[str, Counter[str]] = {}
+    for one in tries:
+        for name, how in one.damaged:
+            kind = re.sub(r"[0-9a-f]{6,}|\d+", "N", name)
+            counts.setdefault(kind, Counter()).update([how, *(["lost"] if one.problem else [])])
+    return {kind: dict(counts[kind]) for kind in sorted(counts)}
 
 
 def show(content: dict[str, Any]) -> None:
@@ -113,6 +102,7 @@ def main() -> None:
     parser.add_argument("--command", choices=WORKLOADS)
     parser.add_argument("--fault", choices=FAULTS)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=1, help="commands at the same time")
     parser.add_argument("--planted", action="store_true")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
@@ -131,7 +121,20 @@ def main() -> None:
         if options.planted:
             sys.exit(any(found is None for found in planted.values()))
         started = time.monotonic()
-        tries = disturb_all(world, folder / "tries", options.minutes, options.seed)
+        # One process for each, with seeds of its own; daemons could not start the commands.
+        context = multiprocessing.get_context("spawn")
+        with concurrent.futures.ProcessPoolExecutor(options.processes, context) as pool:
+            jobs = [
+                pool.submit(
+                    disturb_all,
+                    world,
+                    folder / f"tries-{number}",
+                    options.minutes,
+                    range(options.seed + number, 2**62, options.processes),
+                )
+                for number in range(options.processes)
+            ]
+            tries = [one for job in jobs for one in job.result()]
         content = summarize(tries, planted, (time.monotonic() - started) / 60)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE)
     content = {"date": time.strftime("%Y-%m-%d"), "commit": commit.stdout.strip(), **content}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import itertools
 import os
 import random
 import shutil
@@ -21,7 +22,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,14 @@ SIGNALS = {
 DISK_ERRORS = (errno.EIO, errno.EDQUOT, errno.ENOSPC, errno.EACCES, errno.EROFS)
 ON_A_DISK = ("disk full", "read-only disk")
 FAULTS = (*SIGNALS, "disk error", *ON_A_DISK, "two at once")
+# Commands that write once, at their end: nothing to damage before, and a second process comes too late.
+_SHORT = ("predict", "evaluate", "export", "export --overwrite", "bench")
+SKIPPED = {(name, fault) for name in _SHORT for fault in ("two at once", "damage")}
+# These have no --overwrite, or take a port that a second one would wait for.
+SKIPPED |= {(name, "two at once") for name in ("ablate", "distill joint, 2 ranks", "general, 2 ranks")}
 _WRITES = os.O_WRONLY | os.O_RDWR
 _CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate")
+MOST = 3  # disturbances of one try
 PAUSE = 0.2  # seconds that a stopped process stays stopped
 
 
@@ -138,8 +145,8 @@ def drop_unsynced(places: tuple[Path, ...], logs: list[Path], since: float, gene
     return cut
 
 
-def damage(places: tuple[Path, ...], generator: random.Random) -> list[str]:
-    """Flip a bit of a file, cut it, or put another one in its place; return its name."""
+def damage(places: tuple[Path, ...], generator: random.Random) -> list[tuple[str, str]]:
+    """Flip a bit of a file, cut it, or put another one in its place; return its name, and how."""
     files = sorted(
         file
         for place in places
@@ -150,9 +157,9 @@ def damage(places: tuple[Path, ...], generator: random.Random) -> list[str]:
         return []
     file = generator.choice(files)
     data = file.read_bytes()
-    how = generator.choice(["flip", "cut", "swap"])
+    how = generator.choice(["flipped", "cut", "swapped"])
     others = [other for other in files if other.suffix == file.suffix and other.read_bytes() != data]
-    if how == "swap" and others:
+    if how == "swapped" and others:
         file.write_bytes(generator.choice(others).read_bytes())
     elif how == "cut":
         file.write_bytes(data[: generator.randrange(len(data))])
@@ -160,7 +167,8 @@ def damage(places: tuple[Path, ...], generator: random.Random) -> list[str]:
         place = generator.randrange(len(data))
         flipped = data[place] ^ (1 << generator.randrange(8))
         file.write_bytes(data[:place] + bytes([flipped]) + data[place + 1 :])
-    return [file.name]
+        how = "flipped"
+    return [(file.name, how)]
 
 
 def _too_early(output: Path, expected: dict[str, str], timed: tuple[str, ...]) -> str | None:
@@ -216,11 +224,11 @@ class Try:
     kills: int = 0
     problem: str | None = None
     moments: list[int] = field(default_factory=list)
-    damaged: list[str] = field(default_factory=list)
+    damaged: list[tuple[str, str]] = field(default_factory=list)
 
     def __str__(self) -> str:
-        back = f"python tests/faults --command '{self.command}' --fault {self.fault} --seed {self.seed}"
-        what = " ".join([str(self.moments), *self.damaged])
+        back = f"python tests/faults --command '{self.command}' --fault '{self.fault}' --seed {self.seed}"
+        what = " ".join([str(self.moments), *(f"{name} {how}" for name, how in self.damaged)])
         return f"{self.command}, {self.fault} at {what}: {self.problem}\n  again: {back}"
 
 
@@ -281,8 +289,8 @@ class Bench:
         """Take over what another bench, without a defect, knows of a command."""
         self._expected[command] = other.undisturbed(command)
 
-    def disturb(self, command: str, fault: str, seed: int, most: int = 3) -> Try:
-        """Disturb a command up to `most` times at random moments, run it to its end, and compare."""
+    def disturb(self, command: str, fault: str, seed: int) -> Try:
+        """Disturb a command a few times at random moments, run it to its end, and compare."""
         generator = random.Random(f"{command} {fault} {seed}")
         tried, place = Try(command, fault, seed), self._place(command)
         if fault == "two at once":
@@ -294,16 +302,16 @@ class Bench:
         elif fault == "disk error":
             self._break_disk(tried, place, generator)
         else:
-            self._interrupt(tried, place, generator, most)
+            self._interrupt(tried, place, generator)
         if tried.problem is None:
             shutil.rmtree(place)
         return tried
 
-    def _interrupt(self, tried: Try, place: Path, generator: random.Random, most: int) -> None:
+    def _interrupt(self, tried: Try, place: Path, generator: random.Random) -> None:
         """Send signals to a command, damage what it has written, and run it to its end."""
         command, fault = tried.command, tried.fault
         expected, timed = self.undisturbed(command), WORKLOADS[command].timed
-        for _ in range(generator.randint(1, most)):
+        for _ in range(generator.randint(1, MOST)):
             disturbance, rank = self._moment(tried, generator, SIGNALS[fault])
             since = time.time() - 0.05  # the clock of files is coarse
             ended = self._run(command, place, disturbance, rank)
@@ -405,7 +413,7 @@ class Bench:
         Where the last disturbance was the end, the command says so; what it has left must be the same.
         """
         ended = self._run(tried.command, place)
-        if ended.code == 2 and any(name in "".join(ended.said.split()) for name in tried.damaged):
+        if ended.code == 2 and any(name in "".join(ended.said.split()) for name, _ in tried.damaged):
             return  # refused, with the name of the damaged file
         if ended.code != 0 and not ended.is_finished:
             tried.problem = f"cannot be continued, {ended.code}: {ended.said[-3000:]}"
@@ -434,9 +442,7 @@ class Bench:
         if (place / "out").exists():
             shutil.move(place / "out", disk / "out")
 
-    def _run(
-        self, command: str, place: Path, disturbance: Disturbance | None = None, rank: int = 0
-    ) -> Ended:
+    def _run(self, command: str, place: Path, disturbance: Disturbance | None = None, rank: int = 0) -> Ended:
         """Run a command on all its processes; one of them may be disturbed."""
         logs = _logs(command, place)
         for file in [*logs, *(Path(f"{log}.synced") for log in logs)]:
@@ -446,10 +452,10 @@ class Bench:
             self._start(command, place, log, disturbance if number == rank else None, variables)
             for number, (log, variables) in enumerate(zip(logs, ranks, strict=True))
         ]
-        if disturbance is not None and disturbance.number == signal.SIGSTOP and not disturbance.is_error:
-            if running[rank].wait_until_stopped():
-                time.sleep(PAUSE)
-                running[rank].go_on()
+        is_pause = disturbance is not None and disturbance == Disturbance(disturbance.moment, signal.SIGSTOP)
+        if is_pause and running[rank].wait_until_stopped():
+            time.sleep(PAUSE)
+            running[rank].go_on()
         codes = _end_together(running)
         said = "\n".join(one.output for one in running)
         for one in running:
@@ -509,3 +515,22 @@ _DEATHS = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, 130, 143, 1)
 
 
 _FINISHED = ("holds a finished run", "holds a result already", "is there already. Use --overwrite")
+
+
+def disturb_all(world: World, folder: Path, minutes: float, seeds: Iterable[int]) -> list[Try]:
+    """Disturb every command by every fault, seed after seed, until the time is up."""
+    bench, done = Bench(world, folder), []
+    faults = FAULTS if can_mount(folder) else [name for name in FAULTS if name not in ON_A_DISK]
+    if len(faults) < len(FAULTS):
+        print(f"Left out, because no disk can be mounted here: {', '.join(ON_A_DISK)}", file=sys.stderr)
+    deadline = time.monotonic() + 60 * minutes
+    for seed in seeds:
+        for fault, command in itertools.product(faults, WORKLOADS):
+            if (command, fault) in SKIPPED:
+                continue
+            if time.monotonic() > deadline:
+                return done
+            done.append(bench.disturb(command, fault, seed))
+            if done[-1].problem is not None:
+                print(f"LOST {done[-1]}", file=sys.stderr, flush=True)
+    return done

@@ -313,7 +313,9 @@ WORKLOADS: dict[str, Workload] = {
     "evaluate": Workload(_evaluate),
     "predict": Workload(_predict, lambda world, output: output.mkdir()),
     "bench": Workload(_bench, timed=("result.json", "bench.svg")),
-    "run": Workload(_run, timed=("result.json", "report.html", "stages.json", "bench/*", "artifact/README.md")),
+    "run": Workload(
+        _run, timed=("result.json", "report.html", "stages.json", "bench/*", "artifact/README.md")
+    ),
     "ablate": Workload(_ablate, timed=("*.svg",)),
 }
 
