@@ -390,6 +390,11 @@ def _refuse_without_effect(recipe: Recipe) -> None:
         blocks = [f"{name}.training" for name in _KEYS[recipe.run] if name in (*STAGES, "general")]
         own = f"; a stage has its own: {', '.join(blocks)}" if blocks else ""
         raise RecipeError(f"training has no effect with {run}{own}.")
+    if "model" in given and recipe.method:
+        raise RecipeError(
+            f"model has no effect with {run}, which starts from a teacher. understudy run fine-tunes one "
+            f"first; to fine-tune and no more, take a recipe for it, e.g. finetune-{recipe.task}."
+        )
     if given:
         raise RecipeError(
             f"{given[0]} has no effect with {run}; its keys are {', '.join(_KEYS[recipe.run])}."

@@ -164,3 +164,8 @@ def test_a_smaller_vocabulary_is_for_teacher_and_student_alone(other: dict[str, 
     }
     with pytest.raises(RecipeError, match=r"student\.vocabulary and .* exclude each other"):
         Recipe.from_mapping(values)
+
+
+def test_a_recipe_that_distils_does_not_fine_tune_and_names_one_that_does() -> None:
+    with pytest.raises(RecipeError, match=r"understudy run fine-tunes one first; .*e\.g\. finetune-sst2"):
+        load_recipe("quickstart", {"model": "encoder"})
