@@ -13,7 +13,13 @@ import statistics
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/LOG.md", "docs/results.md", "docs/explanation/compared.md")
+PAGES = (
+    "README.md",
+    "docs/LOG.md",
+    "docs/results.md",
+    "docs/explanation/compared.md",
+    "docs/how-to/resume.md",
+)
 NAMES = {
     "sst2": "SST-2",
     "cola": "CoLA",
@@ -467,11 +473,44 @@ def alternatives_table(results: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
+def faults_table(results: dict) -> str:
+    """What was done to all commands, and whether they ended as undisturbed."""
+    return _counted(results["rows"], "fault", FAULTS)
+
+
+def faulted_commands_table(results: dict) -> str:
+    return _counted(results["rows"], "command", {})
+
+
+def _counted(rows: list[dict], key: str, names: dict[str, str]) -> str:
+    lines = [f"| {key} | tries | times disturbed | ended as undisturbed | lost |", "|---|---|---|---|---|"]
+    for name in dict.fromkeys(row[key] for row in rows):
+        counts = [
+            sum(row[count] for row in rows if row[key] == name)
+            for count in ("tries", "faults", "survived", "lost")
+        ]
+        lines.append(f"| {names.get(name, name)} | {' | '.join(map(str, counts))} |")
+    return "\n".join(lines) + "\n"
+
+
 def _span(values: list[float]) -> str:
     """The smallest and the largest, or the one there is."""
     shown = [f"{value:.1f}" for value in (min(values), max(values))] if values else [""]
     return "–".join(dict.fromkeys(shown))
 
+
+FAULTS = {
+    "SIGKILL": "killed (SIGKILL)",
+    "SIGTERM": "asked to end (SIGTERM)",
+    "SIGINT": "Ctrl-C (SIGINT)",
+    "SIGSTOP": "stopped for a while (SIGSTOP)",
+    "power": "killed, and what was not synced is lost (power)",
+    "damage": "killed, and a file is flipped, cut or swapped",
+    "disk error": "one change to a file fails: EIO, quota, full, no permission, read-only",
+    "disk full": "a disk that is too small, then with room",
+    "read-only disk": "killed, then the disk is read-only, then writable",
+    "two at once": "a second process with --overwrite in the same folder",
+}
 
 TABLES = {
     "teachers": ("teachers", teachers_table),
@@ -498,6 +537,8 @@ TABLES = {
     "peer-steps": ("peers", peer_steps_table),
     "peer-augmentation": ("peers", peer_augmentation_table),
     "alternatives": ("alternatives", alternatives_table),
+    "faults": ("faults", faults_table),
+    "faulted-commands": ("faults", faulted_commands_table),
 }
 
 if __name__ == "__main__":
