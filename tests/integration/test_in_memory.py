@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 import yaml
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
@@ -132,6 +133,23 @@ def test_a_teacher_and_a_student_from_memory(
     assert again.scores == student.scores
     with pytest.raises(ModelError, match="processing_class=tokenizer"):
         understudy.distill(model, output_dir=tmp_path / "without", **given)
+
+
+def test_a_teacher_is_fine_tuned_from_frames(encoder: Path, tmp_path: Path) -> None:
+    texts = [f"the {noun} was {word}" for noun in ("film", "cat", "dog") for word in ("good", "bad")]
+    frame = pandas.DataFrame({"review": texts * 4, "stars": [text.split()[-1] for text in texts] * 4})
+    settings = {"training.max_steps": 2, "data.max_length": 16, "training.report_to": "none"}
+    data = {"train": frame, "split": 0.5, "text": "review", "label": "stars"}
+    teacher = understudy.finetune(encoder, data=data, output_dir=tmp_path / "teacher", settings=settings)
+    assert set(teacher.scores) == {"dev"}
+
+
+@pytest.mark.parametrize("function", [understudy.finetune, understudy.distill, understudy.run])
+def test_what_is_no_callback_is_refused_early(
+    function: Any, rows: DatasetDict, encoder: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(RecipeError, match=r"callbacks must be objects of .* got <built-in function print>"):
+        function(encoder, task="classification", data=rows, output_dir=tmp_path / "out", callbacks=[print])
 
 
 def test_a_metric_that_does_not_exist_is_refused(rows: DatasetDict, recipe: Path, tmp_path: Path) -> None:

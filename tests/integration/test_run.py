@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 import understudy
 from understudy.cli.app import app
 from understudy.distillation.agreement import resolve_distillation
-from understudy.errors import OutputError, PreflightError
+from understudy.errors import ModelError, OutputError, PreflightError
 from understudy.pipeline.estimate import estimate_training
 from understudy.pipeline.preflight.checks import preflight
 from understudy.pipeline.summary import constant_answers, note_constant
@@ -202,6 +202,26 @@ def test_again_nothing_is_made(recipe: Path, finished: Path, caplog: pytest.LogC
     assert times(finished) == before
     assert list(seconds) == STAGES
     assert json.loads((finished / "result.json").read_text())["seconds"] == seconds
+
+
+def test_columns_that_were_guessed_may_be_named_later(
+    recipe: Path, finished: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = times(finished)
+    named = {"data.columns": {"text": "text", "label": "label"}}
+    understudy.run(recipe=recipe, output_dir=finished, settings=named)
+    assert times(finished) == before
+    with caplog.at_level("INFO", logger="understudy"):
+        understudy.run(recipe=recipe, output_dir=finished, settings={"export.tolerance": 98.0})
+    assert "again, because its settings, data or models have changed" in caplog.text
+    understudy.run(recipe=recipe, output_dir=finished)
+
+
+def test_a_whole_run_is_no_teacher(finished: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=rf"is a whole run\. Its teacher is {finished / 'teacher'}"):
+        understudy.distill(finished, student="1l-16d", output_dir=tmp_path / "out")
+    with pytest.raises(ModelError, match="is a whole run"):
+        understudy.run(finished, output_dir=tmp_path / "out")
 
 
 def test_a_teacher_that_cannot_be_exported_is_named_and_the_run_goes_on(

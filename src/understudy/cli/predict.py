@@ -92,7 +92,6 @@ def predict_command(
         write_predictions,
         write_vectors,
     )
-
     from understudy.workspace.disk import explain_disk_errors
 
     predictor = Predictor.from_pretrained(artifact, model=model, threads=threads)

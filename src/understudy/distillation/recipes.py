@@ -9,7 +9,7 @@ from typing import Any, get_args
 from understudy.errors import RecipeError
 from understudy.hub import check_model_name
 from understudy.kinds.tasks import DEFAULT_KIND, get_task
-from understudy.models.settings import override_sizes, student_inside, student_settings
+from understudy.models.settings import override_sizes, student_settings, teacher_inside
 from understudy.recipe.distillation import Method
 from understudy.recipe.inputs import check_heads
 from understudy.recipe.library import shipped_recipes
@@ -46,7 +46,7 @@ def distill_recipe(
         raise RecipeError(f"--method must be one of {', '.join(get_args(Method))}; got {method!r}.")
     if predictions is not None and method != "soft-labels":
         raise RecipeError("--predictions goes with --method soft-labels: a file has no layers to learn from.")
-    teacher = student_inside(teacher) if teacher is not None else None
+    teacher = teacher_inside(teacher) if teacher is not None else None
     given: dict[str, Any] = dict.fromkeys(without)
     given |= without_none({"teacher": teacher, "data.source": data, "soft_labels.predictions": predictions})
     settings = parse_settings(settings)
@@ -63,6 +63,8 @@ def distill_recipe(
         task = known.task
     if named is not None and named.method != method:
         raise RecipeError(f"{recipe} is not a recipe for --method {method}: its method is {named.method}.")
+    if task is None and recipe is None and "data.train" in settings:
+        task = DEFAULT_KIND
     if task is None and recipe is None and teacher is not None:
         raise RecipeError(f"--task or --recipe must be given, e.g. --task mrpc: {why_no_recipe(teacher)}.")
     built = build_recipe(PREFIXES[method], given, task=task, recipe=recipe, settings=settings)
@@ -150,7 +152,7 @@ def mine_recipe(
     built = load_recipe(recipe or "mine", given | parse_settings(settings))
     if built.teacher is None or built.mine is None:
         return built
-    teacher = str(student_inside(built.teacher))
+    teacher = str(teacher_inside(built.teacher))
     saved = saved_recipe(teacher)
     known = load_recipe(saved) if saved is not None else None
     start = None if known is None else known.model or (known.finetune.model if known.finetune else None)
@@ -175,7 +177,7 @@ def run_recipe_name(
     if recipe is not None or "data.train" not in parse_settings(settings):
         return recipe
     if task is None and model is not None:
-        saved = saved_recipe(student_inside(model))
+        saved = saved_recipe(teacher_inside(model))
         task = load_recipe(saved).task if saved is not None else None
     name = f"desk-{task or DEFAULT_KIND}"
     return name if name in shipped_recipes() else None
@@ -203,7 +205,7 @@ def preliminary_recipe(
 ) -> Recipe:
     """Build the recipe of a whole run as far as it is known before the model is read, which needs torch."""
     recipe = run_recipe_name(model, task, recipe, settings)
-    knows_its_task = model is not None and saved_recipe(student_inside(model)) is not None
+    knows_its_task = model is not None and saved_recipe(teacher_inside(model)) is not None
     if model is not None:
         check_model_name(model, "the model")
     built = distill_recipe(

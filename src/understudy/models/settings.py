@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from understudy.errors import RecipeError
+from understudy.errors import ModelError, RecipeError
 
 STUDENT = "student"  # the folder that a distillation saves its model in
 DISTILLED = "distilled"  # the folder of a whole run's distillation
@@ -28,7 +28,7 @@ SHAPES: Mapping[str, Mapping[str, int]] = {
 }
 _TARGET = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(ms|MB)", re.IGNORECASE)
 _LOSS = re.compile(r"lose\s+(\d+(?:\.\d+)?|\.\d+)\s+points?", re.IGNORECASE)
-_FREE_SHAPE = re.compile(r"(\d+)l-(\d+)d")
+_FREE_SHAPE = re.compile(r"([1-9]\d*)l-([1-9]\d*)d")
 
 Size = Annotated[int, Field(ge=1)]
 LayerChoice = Literal["first", "spaced", "last"]
@@ -212,6 +212,22 @@ def student_inside(model: str | Path) -> str | Path:
         if (student / "config.json").is_file():
             return student
     return model
+
+
+def teacher_inside(model: str | Path) -> str | Path:
+    """Return a teacher as it is given, or the student in the folder of a distillation.
+
+    A whole run has two models, so it is refused.
+    """
+    folder = Path(model).expanduser()
+    if (folder / DISTILLED / STUDENT / "config.json").is_file():
+        own = folder / "teacher"
+        teacher = f"Its teacher is {own}" if own.is_dir() else f"Its teacher is named in {folder}/recipe.yaml"
+        raise ModelError(
+            f"{folder} is a whole run. {teacher}, its student {folder / DISTILLED}: give the one that is to "
+            "teach."
+        )
+    return student_inside(model)
 
 
 def student_settings(name: str) -> dict[str, Any]:

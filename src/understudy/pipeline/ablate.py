@@ -17,7 +17,7 @@ from understudy.evaluation.metrics import Outcomes
 from understudy.kinds.tasks import get_task
 from understudy.models.families import own_sizes
 from understudy.models.pretrained import load_config
-from understudy.models.settings import STUDENT, student_inside
+from understudy.models.settings import STUDENT, teacher_inside
 from understudy.pipeline.ablations import ABLATIONS, FULL, Ablation, AblationRow, check_tables
 from understudy.recipe.load import apply_settings, load_recipe, parse_settings
 from understudy.recipe.recipe import Recipe
@@ -111,7 +111,7 @@ def _full_recipe(
     settings: Mapping[str, Any],
 ) -> Recipe:
     """Return the recipe of one teacher's full run, without its seed."""
-    teacher = student_inside(teacher)
+    teacher = teacher_inside(teacher)
     saved = saved_recipe(teacher)
     task = load_recipe(saved if saved is not None else recipe).task
     own: dict[str, Any] = {"task": task, **settings}

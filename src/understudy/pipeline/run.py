@@ -23,7 +23,7 @@ from understudy.files import write_atomically
 from understudy.kinds import get_kind, kind_names
 from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import has_head_for, load_config
-from understudy.models.settings import student_inside
+from understudy.models.settings import teacher_inside
 from understudy.pipeline.estimate import estimate_training
 from understudy.pipeline.messages import show_messages
 from understudy.pipeline.preflight.checks import preflight
@@ -36,6 +36,7 @@ from understudy.recipe.load import build_recipe, load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import input_paths
 from understudy.report.page import REPORT
+from understudy.training.arguments import check_callbacks
 from understudy.training.cpu import tune_cpu
 from understudy.training.precision import hardware_precision
 from understudy.training.shared import SharedTeacher
@@ -81,8 +82,9 @@ def run(
     Args:
         model: a fine-tuned teacher, or an encoder that becomes one: a folder, a hub name, or a model in
             memory with its `processing_class`. Defaults to the recipe's.
-        student, task, data, unlabelled, recipe, settings, metric, revision, callbacks: see `distill`.
         output_dir: gets a folder for each stage, report.html and result.json.
+
+    All other arguments are those of `distill`.
 
     Examples:
         >>> student = understudy.run(                              # doctest: +SKIP
@@ -120,7 +122,7 @@ def run_recipe(
     recipe = run_recipe_name(model, task, recipe, settings)
     teacher, encoder = None, None
     if model is not None:
-        model = student_inside(model)
+        model = teacher_inside(model)
         config = load_config(str(model))
         # A model with a head for some task has been fine-tuned; the preflight checks that the task is right.
         with_heads = [kind for kind in map(get_kind, kind_names()) if kind.needs_head]
@@ -172,6 +174,7 @@ def run_from_recipe(
 ) -> Distilled:
     """Run all stages of a recipe. See `run`."""
     started = time.monotonic()
+    check_callbacks(callbacks)
     output_dir = output_dir.expanduser().resolve()
     recipe = with_target(resolve_distillation(recipe), output_dir)
     check_free(output_dir, (STATE,))
@@ -304,6 +307,8 @@ def _make(stage: Stage, output_dir: Path, place: str) -> bool:
         return False
     logger.info("%s %s", place, stage.title)
     if not same:
+        if (output_dir / stage.finished).exists():
+            logger.info("  again, because its settings, data or models have changed")
         # Clear before writing the state: files left by an interruption then belong to these inputs.
         parts = [part for part in stage.parts if state.get(key := f"{stage.name}/{part}") == wanted[key]]
         _clear(output_dir / stage.name, [*parts, RECIPE, INPUTS] if parts else [])

@@ -86,6 +86,18 @@ def stages_of(
 
     labelled = {split: key for split, key in data.hashes.items() if split != UNLABELLED}
 
+    def dump(part: Recipe) -> dict[str, Any]:
+        """Return a recipe's values; columns that were guessed are the same as if they were given."""
+        said = part.model_dump(mode="json", exclude_defaults=True)
+        return said | {"data": said.get("data", {}) | {"columns": dict(data.columns)}}
+
+    def continued(name: str, part: Recipe) -> Path:
+        """Return a stage's folder; if it holds an unfinished run, that goes on with these settings."""
+        place = folder / name
+        if (place / RECIPE).exists():  # the inputs are the same, or it would have been cleared
+            write_atomically(place / RECIPE, part.to_yaml())
+        return place
+
     if not planned.fine_tuned:
         teacher_recipe = teacher_part(recipe)
         yield Stage(
@@ -93,7 +105,9 @@ def stages_of(
             "Fine-tuning the teacher",
             lambda: {"recipe": dump(teacher_recipe), "model": hash_model(planned.teacher), **labelled},
             f"{TEACHER}/{RESULT}",
-            lambda: finetune_from_recipe(teacher_recipe, folder / TEACHER, callbacks=callbacks),
+            lambda: finetune_from_recipe(
+                teacher_recipe, continued(TEACHER, teacher_recipe), callbacks=callbacks
+            ),
             lambda: scores_line(read(folder / TEACHER)),
         )
     if recipe.augment is not None:
@@ -113,7 +127,7 @@ def stages_of(
                 "train": data.hashes["train"],
             },
             f"{AUGMENTED}/{RESULT}",
-            lambda: augment_from_recipe(augment_recipe, folder / AUGMENTED),
+            lambda: augment_from_recipe(augment_recipe, continued(AUGMENTED, augment_recipe)),
             lambda: "{rows:,} rows became {written:,}".format(**read(folder / AUGMENTED)["augmented"]),
         )
     distill_part_recipe = distill_part(recipe, teacher, folder / AUGMENTED)
@@ -131,9 +145,8 @@ def stages_of(
         }
 
     def distil() -> None:
-        if (folder / DISTILLED / RECIPE).exists():  # same layers, but other prediction settings
-            write_atomically(folder / DISTILLED / RECIPE, distill_part_recipe.to_yaml())
-        distill_from_recipe(distill_part_recipe, folder / DISTILLED, callbacks=callbacks, shared=shared)
+        place = continued(DISTILLED, distill_part_recipe)  # same layers, but maybe other predictions
+        distill_from_recipe(distill_part_recipe, place, callbacks=callbacks, shared=shared)
 
     yield Stage(
         DISTILLED,
@@ -147,7 +160,7 @@ def stages_of(
     )
     student = str(folder / DISTILLED / STUDENT)
 
-    read_as = recipe.data.model_dump(mode="json")
+    read_as = dump(recipe)["data"]
     yield Stage(
         EVALUATION,
         "Scoring student and teacher, row by row",
@@ -245,11 +258,6 @@ def stages_of(
         lambda: write_report(folder, teacher=teacher, summary=summarize(recipe, folder)),
         lambda: str(folder / REPORT),
     )
-
-
-def dump(recipe: Recipe) -> dict[str, Any]:
-    """Return a recipe's values, independent of the order in which they were given."""
-    return recipe.model_dump(mode="json", exclude_defaults=True)
 
 
 def dev_length(planned: PlannedRun) -> int:

@@ -18,7 +18,7 @@ from understudy.artifacts.session import Arrays, Logits
 from understudy.distillation.recipes import distill_recipe
 from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import load_model, load_tokenizer
-from understudy.models.settings import STUDENT, folder_name, name_students, refuse_one_shape, student_inside
+from understudy.models.settings import STUDENT, folder_name, name_students, refuse_one_shape, teacher_inside
 from understudy.pipeline.messages import show_messages
 from understudy.predictor.predictor import Predictor
 from understudy.recipe.load import parse_settings
@@ -253,7 +253,7 @@ def student_name(
     """Return the shape, folder or hub name of a student. A model in memory is saved first."""
     if isinstance(student, PreTrainedModel):
         if processing_class is None and teacher is not None:
-            processing_class = load_tokenizer(str(student_inside(teacher)))  # both read the same tokens
+            processing_class = load_tokenizer(str(teacher_inside(teacher)))  # both read the same tokens
         return model_path(student, processing_class)
     return str(student) if student is not None else None
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallba
 from understudy.distillation.agreement import resolve_distillation
 from understudy.errors import RecipeError
 from understudy.models.pretrained import load_config
-from understudy.models.settings import name_students, refuse_one_shape, student_inside
+from understudy.models.settings import name_students, refuse_one_shape, teacher_inside
 from understudy.pipeline.messages import show_messages
 from understudy.pipeline.preflight.checks import preflight
 from understudy.pipeline.preflight.planned_run import PlannedRun
@@ -114,7 +114,7 @@ def run_students(
     with show_messages(), only_process_in(output_dir):
         path = str(model_path(model, processing_class, revision=revision))
         if not students:
-            students = [shape.name for shape in smaller_shapes(load_config(str(student_inside(path))))]
+            students = [shape.name for shape in smaller_shapes(load_config(str(teacher_inside(path))))]
         named = name_students(list(students))
 
         def build(path: str) -> dict[str, Recipe]:
@@ -188,7 +188,7 @@ def _run_together(
 def _time_all(teacher: str, runs: Mapping[str, Mapping[str, Any]], output_dir: Path) -> dict[str, float]:
     """Time teacher and students in one measurement; return the milliseconds for one text, by name."""
     first = next(iter(runs))
-    models = {"teacher": str(student_inside(teacher))}
+    models = {"teacher": str(teacher_inside(teacher))}
     if find_model(runs[first], "teacher, int8") is not None:
         models["teacher, int8"] = f"{output_dir / first / TEACHER_INT8}:int8"
     for name, run in runs.items():

@@ -213,13 +213,16 @@ def cost_of_distillation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
         raise RecipeError(
             "a recipe with soft_labels.predictions cannot be planned: a sample is not the file's."
         )
-    if recipe.teacher is None:
+    teacher = recipe.teacher
+    if teacher is None:
         raise RecipeError("teacher must be given: a folder or a hub name, e.g. --set teacher=teachers/mrpc.")
+    if recipe.student.start != "random":  # weights do not change what a step costs
+        recipe = recipe.model_copy(update={"student": recipe.student.model_copy(update={"fit": False})})
     arguments = build_arguments(main_block(recipe).training, folder)
     prepared = prepare(recipe, recipe.tokenizer_model, arguments)
-    run = Distillation(recipe, prepared, folder, hash_model(recipe.teacher))
+    run = Distillation(recipe, prepared, folder, hash_model(teacher))
     check_distillation(run)
-    teacher_config = load_config(recipe.teacher)
+    teacher_config = load_config(teacher)
     student, _ = start_student(recipe, prepared, arguments, draft=True)
     stages = stage_choices(recipe)
     parts = _answers(run, teacher_config, folder)

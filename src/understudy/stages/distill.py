@@ -24,7 +24,7 @@ from understudy.planning.budget import with_target
 from understudy.recipe.load import load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import refuse_other_stages
-from understudy.training.arguments import build_arguments
+from understudy.training.arguments import build_arguments, check_callbacks
 from understudy.training.cpu import tune_cpu
 from understudy.training.shared import SharedTeacher
 from understudy.workspace.folders import (
@@ -54,6 +54,7 @@ def distill_from_recipe(
 
     In a distributed run every process returns, but only the first one's result has content.
     """
+    check_callbacks(callbacks)
     predictions = recipe.soft_labels.predictions if recipe.soft_labels is not None else None
     if recipe.teacher is None and predictions is None:
         raise RecipeError(

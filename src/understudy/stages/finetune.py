@@ -28,12 +28,13 @@ from understudy.evaluation.score import score_content, score_model
 from understudy.models.pretrained import load_config, load_model
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import refuse_other_stages, resolve_paths
-from understudy.training.arguments import build_arguments
+from understudy.training.arguments import build_arguments, check_callbacks
 from understudy.training.cpu import tune_cpu
 from understudy.training.precision import precision_of
 from understudy.workspace.folders import TRAINING_FOLDER, check_output, remove_leftovers, start_output
 from understudy.workspace.hashes import hash_model, versions
 from understudy.workspace.lock import one_at_a_time
+from understudy.workspace.objects import given_settings
 from understudy.workspace.result import write_result
 from understudy.workspace.results import FinetuneResult
 
@@ -45,7 +46,7 @@ def finetune(
     *,
     output_dir: str | Path,
     task: str | None = None,
-    data: str | Path | None = None,
+    data: str | Path | Mapping[str, Any] | None = None,
     recipe: str | Path | None = None,
     settings: Sequence[str] | Mapping[str, Any] = (),
     overwrite: bool = False,
@@ -56,7 +57,8 @@ def finetune(
     Args:
         model: a folder or a hub name. Defaults to the recipe's.
         task: a name from the task table. Defaults to the recipe's.
-        data: a folder in the task's layout, or a hub dataset. Single files go into `settings`.
+        data: a folder in the task's layout, a hub dataset, or splits: `{"train": …, "dev": …}`, with files,
+            datasets, or frames of pandas or polars; see `distill`.
         recipe: a shipped name or a file. Defaults to `finetune-TASK`.
         settings: override the recipe, e.g. `{"training.seed": 7}`.
         output_dir: gets the model, its tokenizer, result.json, recipe.yaml and logs. An interrupted run is
@@ -69,8 +71,9 @@ def finetune(
         ... ).scores
         {'dev': {'f1': 0.89, 'accuracy': 0.85}}
     """
+    chosen = given_settings(data, (), None, settings)
     return finetune_from_recipe(
-        finetune_recipe(model, task=task, data=data, recipe=recipe, settings=settings),
+        finetune_recipe(model, task=task, data=None, recipe=recipe, settings=chosen),
         Path(output_dir),
         overwrite=overwrite,
         callbacks=callbacks,
@@ -89,6 +92,7 @@ def finetune_from_recipe(
 
     In a distributed run every process returns, but only the first one's result has content.
     """
+    check_callbacks(callbacks)
     if recipe.model is None:
         raise RecipeError("model must be given: a folder or a hub name, e.g. bert-base-uncased.")
     refuse_other_stages(recipe)

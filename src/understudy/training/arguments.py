@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import TrainingArguments
+from transformers import TrainerCallback, TrainingArguments
 from transformers.integrations.integration_utils import (
     INTEGRATION_TO_CALLBACK,
     get_available_reporting_integrations,
@@ -56,7 +56,20 @@ _AT_LEAST: Mapping[str, float] = {
 }
 
 
+def check_callbacks(callbacks: Sequence[object]) -> None:
+    """Refuse what Trainer would only stumble over in its first step."""
+    for one in callbacks:
+        if not isinstance(one, TrainerCallback):
+            raise RecipeError(
+                f"callbacks must be objects of transformers' TrainerCallback or of a subclass; got {one!r}."
+            )
+
+
 def _check_values(values: Mapping[str, Any]) -> None:
+    if values.get("max_steps", -1) < 1 and values.get("max_steps", -1) != -1:
+        raise RecipeError(
+            f"training.max_steps must be at least 1, or -1 for whole epochs; got {values['max_steps']}."
+        )
     for name, least in _AT_LEAST.items():
         if values.get(name, least) < least:
             raise RecipeError(f"training.{name} must be at least {least:g}; got {values[name]}.")

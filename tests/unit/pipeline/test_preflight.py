@@ -302,6 +302,20 @@ def test_student_size(values: dict[str, Any], tmp_path: Path) -> None:
     one = found(values, tmp_path, "student_size", student__shape="4l-64d")
     assert one.level == "warning"
     assert "no smaller" in one.message
+    # What it advises passes.
+    shape = re.search(r"--student (\S+)\.", one.message)
+    assert shape
+    names = {one.check for one in findings(values, tmp_path, student={"init": "cut", "shape": shape[1]})}
+    assert not names & {"student", "student_size", "layer_map"}
+
+
+def test_a_cut_with_more_layers_than_its_source_is_one_error(values: dict[str, Any], tmp_path: Path) -> None:
+    settings = {"student": {"init": "cut", "shape": "9l-16d", "num_attention_heads": 4}}
+    errors = [one for one in findings(values, tmp_path, **settings) if one.level == "error"]
+    assert [one.check for one in errors] == ["student"]
+    assert re.search(
+        r"has 9 layers, and is cut from 4\. Take a smaller one, e\.g\. --student 2l-", errors[0].message
+    )
 
 
 def test_tokenizers(values: dict[str, Any], tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> None:

@@ -76,3 +76,10 @@ def test_names_and_types_are_those_of_training_arguments() -> None:
         parts = typing.get_args(kind) or (kind,)
         if all(part in plain for part in parts):
             assert found[name] == kind, name
+
+
+@pytest.mark.parametrize("steps", [0, -5])
+def test_steps_are_counted_from_one(steps: int, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=rf"max_steps must be at least 1, or -1 .*; got {steps}"):
+        build_arguments({"max_steps": steps}, tmp_path)
+    assert build_arguments({"max_steps": -1}, tmp_path).max_steps == -1

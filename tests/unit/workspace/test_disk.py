@@ -58,11 +58,15 @@ def test_a_full_disk_is_recognised_though_torch_does_not_name_it(size: int, smal
 def test_a_full_disk_is_recognised_behind_the_next_error(small_disk: Path) -> None:
     """As where a library closes a file because it cannot write to it, and then fails to write to it."""
     (small_disk / "out").mkdir()
-    with pytest.raises(OutputError, match="No space left on device"), only_process_in(small_disk / "out"):
+
+    def write() -> None:
         try:
             (small_disk / "out" / "rows.arrow").write_bytes(bytes(100_000))
         except OSError:
             raise ValueError("I/O operation on closed file") from None
+
+    with pytest.raises(OutputError, match="No space left on device"), only_process_in(small_disk / "out"):
+        write()
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])

@@ -27,6 +27,7 @@ from understudy.models.settings import check_start
 from understudy.models.student import base_config, cannot_fit
 from understudy.objectives.compose import weight_of
 from understudy.pipeline.preflight.planned_run import Finding, PlannedRun, num_parameters, untrained
+from understudy.planning.budget import smaller_shapes
 from understudy.recipe.distillation import LayerSettings, PatientSettings
 
 _MEMORY = 0.15  # of the metric, between training and development rows
@@ -224,6 +225,14 @@ def check_student(planned: PlannedRun) -> Iterator[Finding]:
     model = planned.recipe.student.model
     if model is not None and planned.recipe.student.fit and saved_cut(model) is None:
         yield Finding("student", "error", cannot_fit(model))
+    if (source_layers := _too_few_to_cut(planned)) is not None:
+        yield Finding(
+            "student",
+            "error",
+            f"the student has {own_sizes(config)['num_hidden_layers']} layers, and is cut from "
+            f"{source_layers}. Take a smaller one, e.g. --student {_smaller(planned)}.",
+        )
+        return
     if planned.recipe.student.start == "cut":
         try:
             source = load_config(planned.recipe.student.source or planned.teacher)
@@ -236,8 +245,22 @@ def check_student(planned: PlannedRun) -> Iterator[Finding]:
             "student_size",
             "warning",
             f"the student has {student / 1e6:.1f}M parameters, and its teacher {teacher / 1e6:.1f}M: it "
-            "will be no smaller. Take a smaller one, e.g. --student tinybert-4l-312d.",
+            f"will be no smaller. Take a smaller one, e.g. --student {_smaller(planned)}.",
         )
+
+
+def _too_few_to_cut(planned: PlannedRun) -> int | None:
+    """Return the number of layers of the model that a student is cut from, if the student has more."""
+    student = planned.recipe.student
+    if student.start != "cut" or isinstance(student.layers, list) or planned.student_config is None:
+        return None
+    source = own_sizes(load_config(student.source or planned.teacher))["num_hidden_layers"]
+    return source if own_sizes(planned.student_config)["num_hidden_layers"] > source else None
+
+
+def _smaller(planned: PlannedRun) -> str:
+    """Return a shape of about half of the teacher."""
+    return smaller_shapes(planned.teacher_config)[0].name
 
 
 def check_tokenizers(planned: PlannedRun) -> Iterator[Finding]:
@@ -255,7 +278,7 @@ def check_tokenizers(planned: PlannedRun) -> Iterator[Finding]:
 
 def check_layer_map(planned: PlannedRun) -> Iterator[Finding]:
     """Check that every student layer is mapped to a teacher layer."""
-    if planned.student_config is None:
+    if planned.student_config is None or _too_few_to_cut(planned) is not None:
         return
     blocks: list[LayerSettings | PatientSettings | None] = [planned.layers]
     blocks.append(planned.recipe.patient if planned.recipe.method == "patient" else None)
