@@ -75,6 +75,8 @@ def types_of(tags: Any) -> Any:
 def check_answers(kind: str, model: Path, artifact: Path) -> None:
     """The fp32 file says of every row what plain transformers says."""
     predict = Predictor(artifact, model="fp32")
+    assert predict.labels == (predict.artifact.labels or [])
+    assert all(name in repr(predict) for name in [predict.artifact.task, *predict.labels])
     rows = rows_of(model)
     fields = predict.artifact.fields
     answers = predict([{name: row[name] for name in fields} for row in rows], batch_size=3)

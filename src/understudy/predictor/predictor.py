@@ -101,6 +101,15 @@ class Predictor:
             truncation_side=artifact.truncation_side,
         )
 
+    def __repr__(self) -> str:
+        labels = f", labels: {', '.join(self.labels)}" if self.labels else ""
+        return f"Predictor({self.artifact.task}, {self.kind}{labels})"
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels that a prediction may have, in the order of their ids; empty if it has none."""
+        return list(self.artifact.labels or ())
+
     def __call__(self, inputs: Any, *, batch_size: int = 32) -> Any:
         """Return the prediction for one input, or a list of predictions for several.
 
