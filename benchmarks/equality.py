@@ -190,6 +190,7 @@ def make(kind: str, data: dict[str, Any], assets: Path, folder: Path) -> Path:
         "data.dev": data["dev"],
         "data.max_length": 256 if long else 128,
         "training.per_device_train_batch_size": 8 if long else 32,
+        "training.gradient_accumulation_steps": 1,
         "training.max_steps": 100 if long else 200,
         "training.learning_rate": 2e-4,
         "dropout": 0.0,

@@ -139,6 +139,8 @@ def main() -> None:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE)
     content = {"date": time.strftime("%Y-%m-%d"), "commit": commit.stdout.strip(), **content}
     show(content)
+    before = json.loads(options.output.read_text("utf-8")) if options.output.exists() else {}
+    content |= {"inputs": before["inputs"]} if "inputs" in before else {}  # of inputs.py
     options.output.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
     print(json.dumps({name: content[name] for name in ("kills", "lost", "planted_found")}))
     sys.exit(content["lost"] > 0 or content["planted_found"] < content["planted"])

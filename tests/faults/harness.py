@@ -175,10 +175,7 @@ def damage(places: tuple[Path, ...], generator: random.Random) -> list[tuple[str
 def _too_early(output: Path, expected: dict[str, str], timed: tuple[str, ...]) -> str | None:
     """Return a file that says that a command has finished, though it is not what it will be."""
     marks = [name for name in ("result.json", "labelled.csv") if (output / name).exists()]
-    try:
-        found = contents(output, timed) if marks else {}
-    except ValueError:
-        return marks[0]
+    found = contents(output, timed) if marks else {}
     return next((name for name in marks if found[name] != expected[name]), None)
 
 
@@ -294,16 +291,16 @@ class Bench:
         """Disturb a command a few times at random moments, run it to its end, and compare."""
         generator = random.Random(f"{command} {fault} {seed}")
         tried, place = Try(command, fault, seed), self._place(command)
-        if fault == "two at once":
-            self._two_at_once(tried, place, generator)
-        elif fault == "disk full":
-            self._fill_disk(tried, place, generator)
-        elif fault == "read-only disk":
-            self._forbid_writing(tried, place, generator)
-        elif fault == "disk error":
-            self._break_disk(tried, place, generator)
-        else:
-            self._interrupt(tried, place, generator)
+        ways = {
+            "two at once": self._two_at_once,
+            "disk full": self._fill_disk,
+            "read-only disk": self._forbid_writing,
+            "disk error": self._break_disk,
+        }
+        try:
+            ways.get(fault, self._interrupt)(tried, place, generator)
+        except AssertionError as error:  # e.g. it is still running after minutes
+            tried.problem = str(error)[-3000:]
         if tried.problem is None:
             shutil.rmtree(place)
         return tried
@@ -352,7 +349,12 @@ class Bench:
         disturbance, rank = self._moment(tried, generator, signal.SIGKILL)
         with _disk(place / "disk", "size=1G"):
             self._move(place, place / "disk")
-            if not self._run(tried.command, place / "disk", disturbance, rank).code:
+            ended = self._run(tried.command, place / "disk", disturbance, rank)
+            if not ended.was_hit or ended.code == 0:
+                if ended.code:
+                    tried.problem = f"ended with {ended.code}: {ended.said[-3000:]}"
+                else:
+                    self._compare(tried, place / "disk")
                 return
             _mount(place / "disk", "remount", "ro")
             ended = self._run(tried.command, place / "disk")
@@ -382,17 +384,20 @@ class Bench:
         first = self._start(tried.command, place, log, Disturbance(moment, signal.SIGSTOP))
         first.wait_until_stopped()
         second = self._start(tried.command, place, other, None, more=["--overwrite"])
-        code, said = second.wait(300), second.output
-        first.go_on()
-        tried.kills = 1
-        if code != 2 or "is in use by process" not in " ".join(said.split()):
-            tried.problem = f"the second ended with {code}: {said[-1000:]}"
-        if first.wait(300) != 0:
-            tried.problem = f"the first failed: {first.output[-2000:]}"
-        elif tried.problem is None:
-            self._compare(tried, place)
-        for one in (first, second):
-            one.forget()
+        try:
+            code, said = second.wait(300), second.output
+            first.go_on()
+            tried.kills = 1
+            if code != 2 or "is in use by process" not in " ".join(said.split()):
+                tried.problem = f"the second ended with {code}: {said[-1000:]}"
+            if first.wait(300) != 0:
+                tried.problem = f"the first failed: {first.output[-2000:]}"
+            elif tried.problem is None:
+                self._compare(tried, place)
+        finally:
+            for one in (first, second):
+                one.end(grace=0)
+                one.forget()
 
     def _moment(
         self, tried: Try, generator: random.Random, number: int, *, is_error: bool = False
@@ -462,7 +467,8 @@ class Bench:
         for one in running:
             one.forget()
         count = int(logs[rank].read_bytes()[:12] or 0) if logs[rank].exists() else 0
-        return Ended(codes[rank] or max(codes), said, disturbance is not None and count >= disturbance.moment)
+        code = next((code for code in (codes[rank], *codes) if code), 0)
+        return Ended(code, said, disturbance is not None and count >= disturbance.moment)
 
     def _start(
         self,
@@ -508,13 +514,16 @@ def _end_together(running: Sequence[Command]) -> list[int]:
     failed = [one for one in running if not one.is_running and one.wait()]
     for one in running if failed else ():
         one.end()
-    return [one.wait(300) for one in running]
+    try:
+        return [one.wait(300) for one in running]
+    finally:
+        for one in running:
+            one.end(grace=0)
 
 
 # Exit codes of a process that was stopped by a signal, or by the exception that stands for it.
 _DEATHS = (-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, 130, 143, 1)
-
-
+# What commands say that have nothing left to do.
 _FINISHED = ("holds a finished run", "holds a result already", "is there already. Use --overwrite")
 
 

@@ -277,7 +277,7 @@ class Workload:
         arguments: the command line for a world and an output folder.
         before: makes the folder something else than new.
         num_processes: as many as `torchrun --nproc-per-node` starts.
-        timed: names of files that hold times, and so are never equal.
+        timed: patterns of files with measured times, which are never equal.
     """
 
     arguments: Callable[[World, Path], list[str]]
@@ -327,7 +327,8 @@ def contents(output: Path, timed: Sequence[str] = ()) -> dict[str, str]:
     """Return a digest of every file of an output folder, without what depends on the clock or the path.
 
     Args:
-        timed: patterns of files of which only the names count.
+        timed: patterns of files of measured times. Of JSON only the keys count, of others that they are not
+            empty.
     """
     found = {}
     for file in sorted(path for path in output.rglob("*") if path.is_file()):
@@ -336,11 +337,16 @@ def contents(output: Path, timed: Sequence[str] = ()) -> dict[str, str]:
             continue
         if name.endswith("training_args.bin"):
             continue  # it has the path of the folder
-        data = b"" if any(fnmatch.fnmatch(name, pattern) for pattern in timed) else file.read_bytes()
+        data, is_timed = file.read_bytes(), any(fnmatch.fnmatch(name, pattern) for pattern in timed)
         if file.suffix in (".json", ".yaml", ".md"):
             data = data.replace(str(output).encode(), b"OUTPUT")
-        if file.suffix == ".json" and data:
-            data = json.dumps(_without_times(json.loads(data)), sort_keys=True).encode()
+        if file.suffix == ".json" and _is_json(data):
+            content = json.loads(data)
+            data = json.dumps(
+                _keys(content) if is_timed else _without_times(content), sort_keys=True
+            ).encode()
+        elif is_timed:
+            data = b"something" if data.strip() else b""
         found[name] = hashlib.sha256(data).hexdigest()
     return found
 
@@ -349,6 +355,18 @@ def _without_times(content: Any) -> Any:
     if isinstance(content, dict):
         return {key: _without_times(value) for key, value in content.items() if key not in _TIMES}
     return content
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except ValueError:  # cut or damaged
+        return False
+    return True
+
+
+def _keys(content: Any) -> Any:
+    return {key: _keys(value) for key, value in content.items()} if isinstance(content, dict) else None
 
 
 def differences(expected: Mapping[str, str], found: Mapping[str, str]) -> Sequence[str]:

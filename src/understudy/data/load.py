@@ -389,7 +389,11 @@ def announce(data: TaskData) -> None:
             encoding_name(encoding),
         )
     pairs = ", ".join(f"{field} = {column!r}" for field, column in data.columns.items())
-    logger.info("Columns%s: %s", " (guessed; say otherwise with --text and --label, or data.columns)" if data.guessed else "", pairs)
+    logger.info(
+        "Columns%s: %s",
+        " (guessed; say otherwise with --text and --label, or data.columns)" if data.guessed else "",
+        pairs,
+    )
     if data.labels:
         shown = ", ".join(data.labels[:12]) + (" …" if len(data.labels) > 12 else "")
         logger.info("Labels (%d): %s", len(data.labels), shown)

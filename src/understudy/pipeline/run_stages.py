@@ -86,11 +86,6 @@ def stages_of(
 
     labelled = {split: key for split, key in data.hashes.items() if split != UNLABELLED}
 
-    def dump(part: Recipe) -> dict[str, Any]:
-        """Return a recipe's values; columns that were guessed are the same as if they were given."""
-        said = part.model_dump(mode="json", exclude_defaults=True)
-        return said | {"data": said.get("data", {}) | {"columns": dict(data.columns)}}
-
     def continued(name: str, part: Recipe) -> Path:
         """Return a stage's folder; if it holds an unfinished run, that goes on with these settings."""
         place = folder / name
@@ -103,7 +98,11 @@ def stages_of(
         yield Stage(
             TEACHER,
             "Fine-tuning the teacher",
-            lambda: {"recipe": dump(teacher_recipe), "model": hash_model(planned.teacher), **labelled},
+            lambda: {
+                "recipe": dump(teacher_recipe, data.columns),
+                "model": hash_model(planned.teacher),
+                **labelled,
+            },
             f"{TEACHER}/{RESULT}",
             lambda: finetune_from_recipe(
                 teacher_recipe, continued(TEACHER, teacher_recipe), callbacks=callbacks
@@ -117,7 +116,7 @@ def stages_of(
             AUGMENTED,
             "Augmenting the training set",
             lambda: {
-                "recipe": dump(augment_recipe),
+                "recipe": dump(augment_recipe, data.columns),
                 "model": hash_model(str(settings.model)),
                 "files": [
                     hash_file(Path(name))
@@ -134,7 +133,7 @@ def stages_of(
 
     def distil_from(without: Sequence[str] = ()) -> dict[str, Any]:
         # The paths of teacher and rows do not matter; their hashes are included below.
-        said = dump(distill_part(recipe, "", Path(AUGMENTED)))
+        said = dump(distill_part(recipe, "", Path(AUGMENTED)), data.columns)
         return {
             "recipe": {key: value for key, value in said.items() if key not in without},
             "teacher": hash_model(teacher),
@@ -160,7 +159,7 @@ def stages_of(
     )
     student = str(folder / DISTILLED / STUDENT)
 
-    read_as = dump(recipe)["data"]
+    read_as = dump(recipe, data.columns)["data"]
     yield Stage(
         EVALUATION,
         "Scoring student and teacher, row by row",
@@ -258,6 +257,12 @@ def stages_of(
         lambda: write_report(folder, teacher=teacher, summary=summarize(recipe, folder)),
         lambda: str(folder / REPORT),
     )
+
+
+def dump(recipe: Recipe, columns: Mapping[str, str | int]) -> dict[str, Any]:
+    """Return a recipe's values with the columns that are read, whether they were named or guessed."""
+    values = recipe.model_dump(mode="json", exclude_defaults=True)
+    return values | {"data": values.get("data", {}) | {"columns": dict(columns)}}
 
 
 def dev_length(planned: PlannedRun) -> int:
