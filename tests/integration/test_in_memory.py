@@ -148,7 +148,7 @@ def test_a_teacher_is_fine_tuned_from_frames(encoder: Path, tmp_path: Path) -> N
 def test_what_is_no_callback_is_refused_early(
     function: Any, rows: DatasetDict, encoder: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(RecipeError, match=r"callbacks must be objects of .* got <built-in function print>"):
+    with pytest.raises(RecipeError, match=r"callbacks must be a list .* got <built-in function print>"):
         function(encoder, task="classification", data=rows, output_dir=tmp_path / "out", callbacks=[print])
 
 

@@ -126,12 +126,12 @@ def predict_command(
     answers = predictor.stream(empty.watch(map(read.row, records)), batch_size=batch_size)
     pairs = zip(kept, cut.watch(answers), strict=True)
     if npy is not None:
-        with explain_disk_errors(npy):
+        with explain_disk_errors(npy, option="--npy", continues=False):
             write_vectors(npy, (answer for _, answer in pairs))
     elif output is not None:
         if file is not None and output.exists() and output.samefile(file):
             raise OutputError(f"--output {output} is --file itself. Use another name.")
-        with explain_disk_errors(output):
+        with explain_disk_errors(output, option="--output", continues=False):
             write_predictions(output, pairs, predictor.kind, fields)
         typer.echo(f"{cut.total:,} rows with their predictions are in {output}", err=True)
     else:

@@ -198,6 +198,10 @@ class RowKind(ABC):
     def show(self, prediction: Prediction) -> str:
         """Format a prediction on one line, with tabs between its parts."""
 
+    def predicted_labels(self, labels: Sequence[str]) -> list[str]:
+        """Return the labels that predictions may have, from a model's."""
+        return list(labels)
+
     def labels_given(self, prediction: Prediction) -> list[str]:
         """Return the labels that a prediction gives, to count them."""
         return [str(prediction["label"])] if "label" in prediction else []

@@ -60,7 +60,10 @@ def check_labels(
             close = closest(name, shown_model)
             if fold(name) not in known and close is not None:
                 lines.append(f"The data's {name!r} may be the model's {close!r}. If so, correct the file.")
-        lines.append("Use a model fine-tuned on these labels, or name the data's labels with data.labels.")
+        lines.append(
+            "Use a model fine-tuned on these labels, name the data's labels with data.labels, or say with "
+            "--task what else the rows are for."
+        )
     raise ModelError("\n".join(lines))
 
 

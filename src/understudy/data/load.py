@@ -26,7 +26,7 @@ import pyarrow as pa
 from datasets import Dataset, Features, Value
 from tqdm.auto import tqdm
 
-from understudy.data.columns import column_option
+from understudy.data.columns import COLUMN_OPTIONS, column_option
 from understudy.data.kind import RowKind
 from understudy.data.labels import SEPARATOR, fold, is_number, split_labels
 from understudy.data.raw_rows import Problem
@@ -389,11 +389,8 @@ def announce(data: TaskData) -> None:
             encoding_name(encoding),
         )
     pairs = ", ".join(f"{field} = {column!r}" for field, column in data.columns.items())
-    logger.info(
-        "Columns%s: %s",
-        " (guessed; say otherwise with --text and --label, or data.columns)" if data.guessed else "",
-        pairs,
-    )
+    options = ", ".join(COLUMN_OPTIONS.get(field, f"data.columns.{field}") for field in data.columns)
+    logger.info("Columns%s: %s", f" (guessed; to change them, use {options})" if data.guessed else "", pairs)
     if data.labels:
         shown = ", ".join(data.labels[:12]) + (" …" if len(data.labels) > 12 else "")
         logger.info("Labels (%d): %s", len(data.labels), shown)

@@ -122,7 +122,7 @@ def choose_layers(choice: LayerChoice | Sequence[int], num_layers: int, num_sour
     if num_layers > num_source:
         raise RecipeError(
             f"a student cut from {num_source} layers has at most as many; got {num_layers}. Choose a smaller "
-            "one, or give student.layers as a list, in which one may stand twice."
+            "one, or list its layers in student.layers, where a layer may be repeated."
         )
     if choice == "first":
         return tuple(range(1, num_layers + 1))

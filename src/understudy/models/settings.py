@@ -215,19 +215,22 @@ def student_inside(model: str | Path) -> str | Path:
 
 
 def teacher_inside(model: str | Path) -> str | Path:
-    """Return a teacher as it is given, or the student in the folder of a distillation.
+    """Return a teacher as it is given, or the student in the folder of a distillation."""
+    check_teacher(model)
+    return student_inside(model)
 
-    A whole run has two models, so it is refused.
-    """
+
+def check_teacher(model: str | Path) -> None:
+    """Refuse a whole run as a teacher: it has two models or more."""
     folder = Path(model).expanduser()
-    if (folder / DISTILLED / STUDENT / "config.json").is_file():
+    students = [path for path in (folder, *folder.glob("*/")) if (path / DISTILLED / STUDENT).is_dir()]
+    if students:
         own = folder / "teacher"
         teacher = f"Its teacher is {own}" if own.is_dir() else f"Its teacher is named in {folder}/recipe.yaml"
         raise ModelError(
-            f"{folder} is a whole run. {teacher}, its student {folder / DISTILLED}: give the one that is to "
-            "teach."
+            f"{folder} is a whole run. {teacher}, its student {students[0] / DISTILLED}: pass the one to "
+            "learn from."
         )
-    return student_inside(model)
 
 
 def student_settings(name: str) -> dict[str, Any]:

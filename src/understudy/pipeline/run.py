@@ -307,7 +307,7 @@ def _make(stage: Stage, output_dir: Path, place: str) -> bool:
         return False
     logger.info("%s %s", place, stage.title)
     if not same:
-        if (output_dir / stage.finished).exists():
+        if stage.name in state and (output_dir / stage.finished).exists():
             logger.info("  again, because its settings, data or models have changed")
         # Clear before writing the state: files left by an interruption then belong to these inputs.
         parts = [part for part in stage.parts if state.get(key := f"{stage.name}/{part}") == wanted[key]]

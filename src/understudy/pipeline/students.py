@@ -29,6 +29,7 @@ from understudy.report.figures import find_model, shipped_form
 from understudy.report.frontier import holds, summarize_students, write_frontier
 from understudy.report.page import REPORT
 from understudy.stages.bench import bench
+from understudy.training.arguments import check_callbacks
 from understudy.training.shared import SharedTeacher
 from understudy.workspace.folders import (
     ARTIFACT_FOLDER,
@@ -104,6 +105,7 @@ def run_students(
         >>> found.chosen                                           # doctest: +SKIP
         '6l-384d'
     """
+    check_callbacks(callbacks)
     output_dir = Path(output_dir).expanduser().resolve()
     chosen = given_settings(data, unlabelled, metric, settings)
     refuse_one_shape(chosen)

@@ -34,6 +34,7 @@ from understudy.distillation.rows import Prepared, prepare, start_student
 from understudy.distillation.runs import choose_on_dev, train_to_the_end, whole_batch
 from understudy.distillation.teachers import make_trainer, start_model
 from understudy.errors import RecipeError
+from understudy.models.cut import saved_cut
 from understudy.models.flop import forward_flop
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import load_config
@@ -216,7 +217,9 @@ def cost_of_distillation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     teacher = recipe.teacher
     if teacher is None:
         raise RecipeError("teacher must be given: a folder or a hub name, e.g. --set teacher=teachers/mrpc.")
-    if recipe.student.start != "random":  # weights do not change what a step costs
+    model = recipe.student.model
+    if recipe.student.start == "cut" or (model is not None and saved_cut(model) is not None):
+        # The fit is left out: it changes weights, and they do not change what a step costs.
         recipe = recipe.model_copy(update={"student": recipe.student.model_copy(update={"fit": False})})
     arguments = build_arguments(main_block(recipe).training, folder)
     prepared = prepare(recipe, recipe.tokenizer_model, arguments)

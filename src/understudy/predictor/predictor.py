@@ -107,8 +107,8 @@ class Predictor:
 
     @property
     def labels(self) -> list[str]:
-        """The labels that a prediction may have, in the order of their ids; empty if it has none."""
-        return list(self.artifact.labels or ())
+        """The labels that a prediction may have, in the model's order; empty if it has none."""
+        return self.kind.predicted_labels(self.artifact.labels or ())
 
     def __call__(self, inputs: Any, *, batch_size: int = 32) -> Any:
         """Return the prediction for one input, or a list of predictions for several.

@@ -22,7 +22,7 @@ from understudy.data.task import Task
 from understudy.data.unlabelled import unlabelled_files, unlabelled_source
 from understudy.files import check_text_source
 from understudy.hub import check_model_name
-from understudy.models.settings import StudentSettings, check_start, check_width, parse_shape
+from understudy.models.settings import StudentSettings, check_start, check_teacher, check_width, parse_shape
 from understudy.recipe.recipe import Recipe
 
 
@@ -42,6 +42,8 @@ def check_inputs(recipe: Recipe) -> None:
     for key, name in models.items():
         if name is not None:
             check_model_name(name, key)
+    if recipe.teacher is not None:
+        check_teacher(recipe.teacher)
     check_heads(recipe.student, recipe.teacher)
     if recipe.general is not None and recipe.general.corpus is not None:
         read_corpus_result(Path(recipe.general.corpus).expanduser())

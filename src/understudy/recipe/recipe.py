@@ -396,10 +396,13 @@ def _refuse_without_effect(recipe: Recipe) -> None:
         own = f"; a stage has its own: {', '.join(blocks)}" if blocks else ""
         raise RecipeError(f"training has no effect with {run}{own}.")
     if "model" in given and recipe.method:
-        raise RecipeError(
-            f"model has no effect with {run}, which starts from a teacher. understudy run fine-tunes one "
-            f"first; to fine-tune and no more, take a recipe for it, e.g. finetune-{recipe.task}."
-        )
+        message = f"model has no effect with {run}, which starts from a teacher."
+        if recipe.task is not None and recipe.task_definition.rows.learns_from_labels:
+            message += (
+                " understudy run fine-tunes one first; to only fine-tune, use a recipe such as "
+                f"finetune-{recipe.task}."
+            )
+        raise RecipeError(message)
     if given:
         raise RecipeError(
             f"{given[0]} has no effect with {run}; its keys are {', '.join(_KEYS[recipe.run])}."

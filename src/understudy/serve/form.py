@@ -54,14 +54,15 @@ document.getElementById("form").addEventListener("submit", async (event) => {{
 
 def render_form(model: ServedModel) -> str:
     """Return the page with a field for each input of a model."""
-    artifact, kind = model.loaded.predictor.artifact, model.loaded.predictor.kind
+    predictor = model.loaded.predictor
+    artifact, kind = predictor.artifact, predictor.kind
     inputs = "\n".join(
         f'<label for="{html.escape(name)}">{html.escape(name.replace("_", " "))}'
         f"{' (one per line)' if name in kind.list_fields else ''}</label>"
         f'<textarea id="{html.escape(name)}" name="{html.escape(name)}"></textarea>'
         for name in artifact.fields
     )
-    labels = f" Labels: {', '.join(artifact.labels)}." if artifact.labels else ""
+    labels = f" Labels: {', '.join(predictor.labels)}." if predictor.labels else ""
     what = kind.name.replace("-", " ").capitalize()
     return _PAGE.format(
         title=html.escape(f"{model.name}: {artifact.task}"),

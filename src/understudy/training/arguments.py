@@ -58,11 +58,17 @@ _AT_LEAST: Mapping[str, float] = {
 
 def check_callbacks(callbacks: Sequence[object]) -> None:
     """Refuse what Trainer would only stumble over in its first step."""
-    for one in callbacks:
-        if not isinstance(one, TrainerCallback):
-            raise RecipeError(
-                f"callbacks must be objects of transformers' TrainerCallback or of a subclass; got {one!r}."
-            )
+    is_list = isinstance(callbacks, Sequence)
+    wrong = [one for one in callbacks if not _is_callback(one)] if is_list else [callbacks]
+    if wrong:
+        raise RecipeError(
+            f"callbacks must be a list of transformers' TrainerCallback or subclasses; got {wrong[0]!r}."
+        )
+
+
+def _is_callback(one: object) -> bool:
+    # Trainer makes an object of a class.
+    return isinstance(one, TrainerCallback) or (isinstance(one, type) and issubclass(one, TrainerCallback))
 
 
 def _check_values(values: Mapping[str, Any]) -> None:

@@ -11,34 +11,47 @@ from pathlib import Path
 
 from understudy.errors import OutputError, UnderstudyError
 
-_AGAIN = "then run the same command again: it continues"
+_AGAIN = "then run the same command again"
 _REMEDIES = {
-    errno.ENOSPC: f"Free some space, {_AGAIN}",
-    errno.EDQUOT: f"Free some space or get a larger quota, {_AGAIN}",
-    errno.EIO: f"Check the disk, or copy the folder to another one, {_AGAIN}",
-    errno.EROFS: f"Mount it for writing, {_AGAIN}, or use another --output-dir",
-    errno.EACCES: f"Make it readable and writable for you, {_AGAIN}, or use another --output-dir",
-    errno.EPERM: f"Make it readable and writable for you, {_AGAIN}, or use another --output-dir",
-    errno.ENAMETOOLONG: "Use a shorter --output-dir",
+    errno.ENOSPC: f"Free some space, {_AGAIN}{{continues}}",
+    errno.EDQUOT: f"Free some space or get a larger quota, {_AGAIN}{{continues}}",
+    errno.EIO: f"Check the disk, or copy the folder to another one, {_AGAIN}{{continues}}",
+    errno.EROFS: f"Mount it for writing, {_AGAIN}{{continues}}, or use another {{option}}",
+    errno.EACCES: f"Make it readable and writable for you, {_AGAIN}{{continues}}, or use another {{option}}",
+    errno.EPERM: f"Make it readable and writable for you, {_AGAIN}{{continues}}, or use another {{option}}",
+    errno.ENAMETOOLONG: "Use a shorter {option}",
 }
+# Found behind another error, these are its cause. A file elsewhere that may not be read was perhaps expected.
+_CAUSES = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 _LITTLE = 1 << 20  # bytes: less is a full disk
 
 
 @contextlib.contextmanager
-def explain_disk_errors(output_dir: Path) -> Iterator[None]:
-    """Turn an error of the file system into one of ours that says what to do."""
+def explain_disk_errors(
+    output: Path, *, option: str = "--output-dir", continues: bool = True
+) -> Iterator[None]:
+    """Turn an error of the file system into one of ours that says what to do.
+
+    Args:
+        output: the folder or file that is written.
+        option: the option that names it.
+        continues: whether the command continues what an earlier call of it has begun.
+    """
     try:
         yield
     except UnderstudyError:
         raise
     except Exception as error:
         # A library may fail again while it handles the error of the disk, and raise that one.
-        numbers = [(_number_of(one, output_dir), one) for one in _chain(error)]
-        number, first = next(((number, one) for number, one in numbers if number in _REMEDIES), (0, error))
+        numbers = [(_number_of(one, output), one) for one in _chain(error)]
+        known = ((n, one) for n, one in numbers if n in _REMEDIES)
+        causes = ((n, one) for n, one in known if one is error or n in _CAUSES or _is_in(output, one))
+        number, first = next(causes, (0, error))
         if number == 0:
             raise
-        place = getattr(first, "filename", None) or output_dir
-        raise OutputError(f"{place}: {os.strerror(number)}. {_REMEDIES[number]}.") from error
+        place = getattr(first, "filename", None) or output
+        remedy = _REMEDIES[number].format(option=option, continues=": it continues" if continues else "")
+        raise OutputError(f"{place}: {os.strerror(number)}. {remedy}.") from error
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -49,7 +62,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         found = found.__cause__ or found.__context__
 
 
-def _number_of(error: BaseException, output_dir: Path) -> int:
+def _number_of(error: BaseException, output: Path) -> int:
     """Return the error's number, also of one of torch or Rust, which says it in words; 0 if it has none."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
@@ -57,11 +70,17 @@ def _number_of(error: BaseException, output_dir: Path) -> int:
     said = [number for number in _REMEDIES if os.strerror(number) in text]
     # torch.save says only that it could not write as much as it wanted.
     of_torch = any(name in text for name in ("PytorchStreamWriter", "inline_container", "iostream error"))
-    if not said and of_torch and _is_full(output_dir):
+    if not said and of_torch and _is_full(output):
         return errno.ENOSPC
     return said[0] if said else 0
 
 
-def _is_full(output_dir: Path) -> bool:
-    there = next(path for path in (output_dir, *output_dir.parents) if path.exists())
+def _is_in(output: Path, error: BaseException) -> bool:
+    """Return whether an error is of a file in the output folder."""
+    name = getattr(error, "filename", None)
+    return isinstance(name, str) and Path(name).is_relative_to(output)
+
+
+def _is_full(output: Path) -> bool:
+    there = next(path for path in (output, *output.parents) if path.exists())
     return shutil.disk_usage(there).free < _LITTLE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import json
@@ -74,6 +75,8 @@ def _locked(folder: Path, output_dir: Path) -> Iterator[None]:
     try:
         lock = _acquire(folder.parent / f".{folder.name}.lock", output_dir)
     except (OSError, NotImplementedError) as error:  # read-only, a name too long, no locks
+        if getattr(error, "errno", None) == errno.EROFS and not os.access(folder, os.W_OK):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(folder)) from None
         logger.debug("no lock next to %s: %s", folder, error)
         name = hashlib.sha256(str(folder).encode()).hexdigest()[:24]
         lock = _acquire(cache_folder() / "locks" / f"{name}.lock", output_dir)

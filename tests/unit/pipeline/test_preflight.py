@@ -313,9 +313,21 @@ def test_a_cut_with_more_layers_than_its_source_is_one_error(values: dict[str, A
     settings = {"student": {"init": "cut", "shape": "9l-16d", "num_attention_heads": 4}}
     errors = [one for one in findings(values, tmp_path, **settings) if one.level == "error"]
     assert [one.check for one in errors] == ["student"]
-    assert re.search(
-        r"has 9 layers, and is cut from 4\. Take a smaller one, e\.g\. --student 2l-", errors[0].message
-    )
+    assert re.search(r"cut from 4 layers has at most as many; got 9\..* --student 2l-", errors[0].message)
+
+
+def test_the_advised_student_can_be_cut_from_its_source(
+    values: dict[str, Any], tmp_path: Path, tokenizer: PreTrainedTokenizerFast
+) -> None:
+    source = tmp_path / "source"
+    save(source, tokenizer, BertForMaskedLM, num_hidden_layers=2)
+    student = {"init": "cut", "source": str(source), "shape": "4l-16d"}
+    one = found(values, tmp_path, "student", student=student)
+    shape = re.search(r"--student (\S+)\.", one.message)
+    assert shape
+    assert shape[1].startswith("1l-")  # half of the source's layers, not of the teacher's
+    names = {one.check for one in findings(values, tmp_path, student=student | {"shape": shape[1]})}
+    assert not names & {"student", "student_size", "layer_map"}
 
 
 def test_tokenizers(values: dict[str, Any], tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> None:

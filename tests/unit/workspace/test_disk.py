@@ -78,7 +78,7 @@ def test_a_read_only_disk_is_named_where_the_cache_is_on_it_too(
     monkeypatch.setenv("UNDERSTUDY_CACHE", str(small_disk / "cache"))
     monkeypatch.setenv("RANK", rank)
     with (
-        pytest.raises(OutputError, match=r"Read-only file system\. Mount it for writing, then"),
+        pytest.raises(OutputError, match=r"/out.*: Read-only file system\. Mount it for writing, then"),
         only_process_in(small_disk / "out"),
     ):
         write_atomically(small_disk / "out" / "result.json", "new")
@@ -119,6 +119,30 @@ def test_other_errors_stay_what_they_are(error: Exception, tmp_path: Path) -> No
     with pytest.raises(type(error)) as raised, explain_disk_errors(tmp_path):
         raise error
     assert raised.value is error
+
+
+@pytest.mark.parametrize("is_in_output", [True, False])
+def test_a_file_elsewhere_that_may_not_be_read_is_no_cause(is_in_output: bool, tmp_path: Path) -> None:
+    """As where a library does without its cache, and something else fails then."""
+    name = tmp_path / "rows.arrow" if is_in_output else Path("/opt/cache/rows.arrow")
+    expected = OutputError if is_in_output else ValueError
+
+    def fall_back_and_fail() -> None:
+        try:
+            raise PermissionError(errno.EACCES, "Permission denied", str(name))
+        except OSError:
+            raise ValueError("shapes do not match") from None
+
+    with pytest.raises(expected), explain_disk_errors(tmp_path):
+        fall_back_and_fail()
+
+
+def test_a_command_that_starts_over_is_not_said_to_continue(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OutputError, match=r"run the same command again, or use another --npy\."),
+        explain_disk_errors(tmp_path / "vectors.npy", option="--npy", continues=False),
+    ):
+        raise PermissionError(errno.EACCES, "Permission denied", "a")
 
 
 def test_a_file_is_on_the_disk_before_it_has_its_name(

@@ -129,6 +129,10 @@ class TokenClassificationRows(RowKind):
             )
         return {"entities": found}
 
+    def predicted_labels(self, labels: Sequence[str]) -> list[str]:
+        types = (label.partition("-")[2] or label for label in labels if label != "O")
+        return list(dict.fromkeys(types))
+
     def labels_given(self, prediction: Prediction) -> list[str]:
         return [one["label"] for one in prediction["entities"]]
 

@@ -23,8 +23,8 @@ from understudy.models.pretrained import (
     load_config,
     load_tokenizer,
 )
-from understudy.models.settings import check_start
-from understudy.models.student import base_config, cannot_fit
+from understudy.models.settings import StudentSettings, check_start
+from understudy.models.student import base_config, cannot_fit, student_config
 from understudy.objectives.compose import weight_of
 from understudy.pipeline.preflight.planned_run import Finding, PlannedRun, num_parameters, untrained
 from understudy.planning.budget import smaller_shapes
@@ -225,42 +225,38 @@ def check_student(planned: PlannedRun) -> Iterator[Finding]:
     model = planned.recipe.student.model
     if model is not None and planned.recipe.student.fit and saved_cut(model) is None:
         yield Finding("student", "error", cannot_fit(model))
-    if (source_layers := _too_few_to_cut(planned)) is not None:
-        yield Finding(
-            "student",
-            "error",
-            f"the student has {own_sizes(config)['num_hidden_layers']} layers, and is cut from "
-            f"{source_layers}. Take a smaller one, e.g. --student {_smaller(planned)}.",
-        )
-        return
     if planned.recipe.student.start == "cut":
         try:
             source = load_config(planned.recipe.student.source or planned.teacher)
             check_cut(config, source, planned.recipe.student.layers or "spaced")
         except (RecipeError, ModelError) as error:
-            yield Finding("student", "error", str(error))
+            yield Finding("student", "error", f"{error}{_example(planned)}")
+            return
     student, teacher = (num_parameters(one, planned) for one in (config, planned.teacher_config))
     if student >= teacher:
         yield Finding(
             "student_size",
             "warning",
             f"the student has {student / 1e6:.1f}M parameters, and its teacher {teacher / 1e6:.1f}M: it "
-            f"will be no smaller. Take a smaller one, e.g. --student {_smaller(planned)}.",
+            f"will be no smaller.{_example(planned)}",
         )
 
 
-def _too_few_to_cut(planned: PlannedRun) -> int | None:
-    """Return the number of layers of the model that a student is cut from, if the student has more."""
-    student = planned.recipe.student
-    if student.start != "cut" or isinstance(student.layers, list) or planned.student_config is None:
-        return None
-    source = own_sizes(load_config(student.source or planned.teacher))["num_hidden_layers"]
-    return source if own_sizes(planned.student_config)["num_hidden_layers"] > source else None
-
-
-def _smaller(planned: PlannedRun) -> str:
-    """Return a shape of about half of the teacher."""
-    return smaller_shapes(planned.teacher_config)[0].name
+def _example(planned: PlannedRun) -> str:
+    """Return a sentence with a smaller student that can be made; empty if there is none."""
+    settings, teacher = planned.recipe.student, planned.teacher_config
+    source = load_config(settings.source or planned.teacher) if settings.start == "cut" else teacher
+    for shape in smaller_shapes(source):
+        smaller = StudentSettings(shape=shape.name, init=settings.init, source=settings.source)
+        config = student_config(smaller, source)
+        try:
+            if settings.start == "cut":
+                check_cut(config, source, "spaced")
+        except (RecipeError, ModelError):
+            continue
+        if num_parameters(config, planned) < num_parameters(teacher, planned):
+            return f" For example: --student {shape.name}."
+    return ""
 
 
 def check_tokenizers(planned: PlannedRun) -> Iterator[Finding]:
@@ -278,7 +274,7 @@ def check_tokenizers(planned: PlannedRun) -> Iterator[Finding]:
 
 def check_layer_map(planned: PlannedRun) -> Iterator[Finding]:
     """Check that every student layer is mapped to a teacher layer."""
-    if planned.student_config is None or _too_few_to_cut(planned) is not None:
+    if planned.student_config is None or any(one.level == "error" for one in check_student(planned)):
         return
     blocks: list[LayerSettings | PatientSettings | None] = [planned.layers]
     blocks.append(planned.recipe.patient if planned.recipe.method == "patient" else None)
