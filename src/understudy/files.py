@@ -8,6 +8,7 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from understudy.errors import DataError
 logger = logging.getLogger(__name__)
 
 SEAL = "seal.json"
+_LITTLE = 1 << 20  # bytes: a disk with less is full
 
 
 def hash_file(path: Path) -> str:
@@ -160,3 +162,9 @@ def is_whole_folder(folder: Path) -> bool:
         return all(hash_file(folder / name) == expected for name, expected in hashes.items())
     except (OSError, ValueError, AttributeError, TypeError):  # also if the seal is something else
         return False
+
+
+def is_full(path: Path) -> bool:
+    """Return whether the disk of a file or folder is full."""
+    there = next(place for place in (path, *path.parents) if place.exists())
+    return shutil.disk_usage(there).free < _LITTLE

@@ -411,7 +411,9 @@ class Bench:
 
     def _check_told(self, tried: Try, ended: Ended, number: int) -> None:
         """An error of the disk ends a command with a message that says so, and with nothing else."""
-        if ended.code != 2 or os.strerror(number) not in ended.told or "Traceback" in ended.told:
+        preflight = "are free. Make room" if number == errno.ENOSPC else os.strerror(number)
+        is_named = os.strerror(number) in ended.told or preflight in ended.told
+        if ended.code != 2 or not is_named or "Traceback" in ended.told:
             tried.problem = f"{os.strerror(number)}: ended with {ended.code}: {ended.said[-3000:]}"
 
     def _finish(self, tried: Try, place: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +21,9 @@ def in_terminal(arguments: list[str], *, interrupt: Callable[[], bool] | None = 
     """
     process, terminal = pty.fork()
     if process == 0:
+        signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        )  # a shell that runs the tests in the background ignores it
         os.execv(sys.executable, [sys.executable, "-m", "understudy", *arguments])
     os.set_blocking(terminal, False)
     shown, deadline = b"", time.monotonic() + 300

@@ -75,8 +75,8 @@ def types_of(tags: Any) -> Any:
 # The labels that predictions may have; other kinds have none.
 LABELS = {
     "classification": {"neg", "pos"},
-    "pair": {"different", "equivalent"},
-    "multi-label": {"animal", "colour"},
+    "pair": {"equivalent", "not_equivalent"},
+    "multi-label": {"animal", "colour", "film"},
     "token-classification": {"LOC", "ORG", "PER"},
 }
 

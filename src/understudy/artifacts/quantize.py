@@ -6,7 +6,9 @@ Embeddings are most of a small student, and 4 bits hardly slow down looking them
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -14,9 +16,11 @@ from typing import Any, Literal
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from understudy.artifacts.onnx import SCOPES
+from understudy.files import is_full
 from understudy.models.families import stack_names
 
 # Products with weights, and embeddings. (Gemm is converted to MatMul.)
@@ -83,6 +87,10 @@ def quantize(source: Path, target: Path, *, keep: Collection[str] = (), int4: In
         )
         if int4:
             _quantize_to_4_bits(target, int4, kept)
+    except DecodeError as error:  # of what ONNX has written next to `source` and now reads
+        if is_full(source):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(source.parent)) from error
+        raise
     finally:
         root.setLevel(level)
 

@@ -14,7 +14,6 @@ from understudy.models.flop import forward_flop
 from understudy.pipeline.preflight.planned_run import PlannedRun, untrained
 from understudy.planning.steps import num_steps, stage_choices
 from understudy.recipe.distillation import LayerSettings
-from understudy.recipe.parts import teacher_rows
 from understudy.training.arguments import build_arguments
 from understudy.training.trainer import autocast_dtype
 
@@ -38,8 +37,7 @@ def estimate_training(planned: PlannedRun, length: int) -> float | None:
     flop = 0.0
     if recipe.finetune is not None and not planned.fine_tuned:
         teachers = 1 + (recipe.finetune.folds or 0)
-        learnt = min(num_labelled, teacher_rows(recipe) or num_labelled)
-        flop += teachers * 3 * teacher_flop * _num_rows(recipe.finetune.training, learnt, planned)
+        flop += teachers * 3 * teacher_flop * _num_rows(recipe.finetune.training, num_labelled, planned)
     is_asked = False
     for choices in stage_choices(recipe).values():
         for settings in choices:

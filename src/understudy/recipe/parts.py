@@ -13,7 +13,6 @@ def teacher_part(recipe: Recipe) -> Recipe:
     """Return the recipe for fine-tuning the teacher of a run."""
     settings = recipe.finetune
     assert settings is not None
-    data = without_unlabelled(recipe.data)
     return recipe.model_copy(
         update={
             **_nothing_else(recipe),
@@ -24,15 +23,9 @@ def teacher_part(recipe: Recipe) -> Recipe:
             "folds": settings.folds,
             "class_weights": settings.class_weights,
             "dropout": settings.dropout,
-            "data": data.model_copy(update={"augmented": None, "max_rows": teacher_rows(recipe)}),
+            "data": without_unlabelled(recipe.data).model_copy(update={"augmented": None}),
         }
     )
-
-
-def teacher_rows(recipe: Recipe) -> int | None:
-    """Return how many training rows the teacher of a run is fine-tuned on at most; None if on all."""
-    limits = [recipe.data.max_rows, recipe.finetune.max_rows if recipe.finetune else None]
-    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def augment_part(recipe: Recipe) -> Recipe:

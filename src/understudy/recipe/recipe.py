@@ -380,11 +380,6 @@ def _refuse_without_effect(recipe: Recipe) -> None:
             "teacher and finetune exclude each other: a teacher is fine-tuned already. Leave one "
             "out, e.g. --set finetune=null."
         )
-    if recipe.finetune is not None and recipe.finetune.max_rows is not None and recipe.finetune.folds:
-        raise RecipeError(
-            "finetune.max_rows and finetune.folds exclude each other: the folds are parts of all training "
-            "rows. Use data.max_rows to limit the student's rows too."
-        )
     known = {key for keys in _KEYS.values() for key in keys}
     unread = sorted(known - set(_KEYS[recipe.run]))
     given = [name for name in unread if getattr(recipe, name) != Recipe.model_fields[name].default]

@@ -25,9 +25,6 @@ class FinetuneSettings(BaseModel):
     recipe."""
     class_weights: ClassWeights | None = None
     """Weights of the classes; see `class_weights` of a fine-tuning recipe."""
-    max_rows: Annotated[int, Field(ge=1)] | None = None
-    """Fine-tune on this many of the training rows, drawn once at random; the student learns from all of them.
-    Its teacher has not memorised the others."""
     training: dict[str, Any] = {}
     """transformers' TrainingArguments by name."""
 

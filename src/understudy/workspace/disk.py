@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from understudy.errors import OutputError, UnderstudyError
+from understudy.files import is_full
 
 _AGAIN = "then run the same command again"
 _REMEDIES = {
@@ -23,7 +23,6 @@ _REMEDIES = {
 }
 # Found behind another error, these are its cause. A file elsewhere that may not be read was perhaps expected.
 _CAUSES = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
-_LITTLE = 1 << 20  # bytes: less is a full disk
 
 
 @contextlib.contextmanager
@@ -70,7 +69,7 @@ def _number_of(error: BaseException, output: Path) -> int:
     said = [number for number in _REMEDIES if os.strerror(number) in text]
     # torch.save says only that it could not write as much as it wanted.
     of_torch = any(name in text for name in ("PytorchStreamWriter", "inline_container", "iostream error"))
-    if not said and of_torch and _is_full(output):
+    if not said and of_torch and is_full(output):
         return errno.ENOSPC
     return said[0] if said else 0
 
@@ -79,8 +78,3 @@ def _is_in(output: Path, error: BaseException) -> bool:
     """Return whether an error is of a file in the output folder."""
     name = getattr(error, "filename", None)
     return isinstance(name, str) and Path(name).is_relative_to(output)
-
-
-def _is_full(output: Path) -> bool:
-    there = next(path for path in (output, *output.parents) if path.exists())
-    return shutil.disk_usage(there).free < _LITTLE

@@ -13,7 +13,6 @@ from understudy.kinds import kind_names
 from understudy.kinds.tasks import get_task, task_names
 from understudy.recipe.library import shipped_recipes
 from understudy.recipe.load import apply_settings, build_recipe, load_recipe
-from understudy.recipe.parts import distill_part, teacher_part
 from understudy.recipe.recipe import Recipe
 
 
@@ -113,25 +112,6 @@ def test_null_takes_a_key_away() -> None:
         "load_best_model_at_end"
         not in load_recipe("finetune-mrpc", ["training.load_best_model_at_end=null"]).training
     )
-
-
-@pytest.mark.parametrize(
-    ("of_data", "of_teacher", "teacher", "student"),
-    [(None, 20, 20, None), (30, 20, 20, 30), (10, 20, 10, 10), (10, None, 10, 10), (None, None, None, None)],
-)
-def test_a_teacher_may_learn_from_fewer_rows_than_its_student(
-    of_data: int | None, of_teacher: int | None, teacher: int | None, student: int | None
-) -> None:
-    limits = {"data.max_rows": of_data, "finetune.max_rows": of_teacher}
-    recipe = load_recipe("quickstart", {"finetune.model": "encoder", **limits})
-    assert teacher_part(recipe).data.max_rows == teacher
-    assert distill_part(recipe, "teacher", Path("augmented")).data.max_rows == student
-
-
-def test_folds_are_of_all_rows() -> None:
-    given = {"finetune.max_rows": 20, "finetune.folds": 2, "finetune.model": "encoder"}
-    with pytest.raises(RecipeError, match=r"finetune\.max_rows and finetune\.folds exclude each other"):
-        load_recipe("quickstart", given)
 
 
 def test_null_makes_no_block() -> None:

@@ -69,9 +69,18 @@ def check_disk(planned: PlannedRun) -> Iterator[Finding]:
         yield Finding(
             "disk",
             "error",
-            f"about {needed / 1e9:.1f} GB are needed in {planned.output_dir} and {free / 1e9:.1f} GB are "
-            "free. Make room, or use another --output-dir.",
+            f"about {_say_bytes(needed)} are needed in {planned.output_dir} and {_say_bytes(free)} are free. "
+            "Make room, or use another --output-dir.",
         )
+
+
+def _say_bytes(count: float) -> str:
+    """Return a size in words.
+
+    >>> _say_bytes(2.53e9), _say_bytes(3.1e6)
+    ('2.5 GB', '3.1 MB')
+    """
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
 def check_accelerator(planned: PlannedRun) -> Iterator[Finding]:
