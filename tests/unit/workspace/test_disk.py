@@ -10,9 +10,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 import torch
+from onnx import TensorProto, helper, numpy_helper
 
+from understudy.artifacts.quantize import quantize
 from understudy.errors import DataError, OutputError
 from understudy.files import is_whole, is_whole_folder, seal_folder, write_atomically, write_sealed
 from understudy.workspace.artifact_folder import replace_artifact
@@ -67,6 +71,18 @@ def test_a_full_disk_is_recognised_behind_the_next_error(small_disk: Path) -> No
 
     with pytest.raises(OutputError, match="No space left on device"), only_process_in(small_disk / "out"):
         write()
+
+
+def test_a_full_disk_is_recognised_though_onnx_does_not_name_it(small_disk: Path) -> None:
+    """ONNX writes as much of a file as there is room for, and then cannot read it."""
+    names = ("x", "y")
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 100]) for name in names]
+    weight = numpy_helper.from_array(np.ones((100, 100), np.float32), "weight")  # 40 kB of the disk's 64
+    node = helper.make_node("MatMul", ["x", "weight"], ["y"])
+    graph = helper.make_graph([node], "product", values[:1], values[1:], [weight])
+    onnx.save(helper.make_model(graph), small_disk / "fp32.onnx")
+    with pytest.raises(OutputError, match="No space left on device"), explain_disk_errors(small_disk):
+        quantize(small_disk / "fp32.onnx", small_disk / "int8.onnx")
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])
