@@ -76,8 +76,8 @@ def damaged_files(tries: list[Try]) -> dict[str, dict[str, int]]:
     """Count what was damaged by the kind of file, and how; all of it was made anew or refused by name."""
     counts: dict[str, Counter[str]] = {}
     for one in tries:
-        for name, how in one.damaged:
-            kind = re.sub(r"[0-9a-f]{6,}|\d+", "N", name)
+        for file, how in one.damaged:
+            kind = re.sub(r"[0-9a-f]{6,}|\d+", "N", file.name)
             counts.setdefault(kind, Counter()).update([how, *(["lost"] if one.problem else [])])
     return {kind: dict(counts[kind]) for kind in sorted(counts)}
 

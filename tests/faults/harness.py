@@ -146,8 +146,8 @@ def drop_unsynced(places: tuple[Path, ...], logs: list[Path], since: float, gene
     return cut
 
 
-def damage(places: tuple[Path, ...], generator: random.Random) -> list[tuple[str, str]]:
-    """Flip a bit of a file, cut it, or put another one in its place; return its name, and how."""
+def damage(places: tuple[Path, ...], generator: random.Random) -> list[tuple[Path, str]]:
+    """Flip a bit of a file, cut it, or put another one in its place; return its path, and how."""
     files = sorted(
         file
         for place in places
@@ -169,7 +169,7 @@ def damage(places: tuple[Path, ...], generator: random.Random) -> list[tuple[str
         flipped = data[place] ^ (1 << generator.randrange(8))
         file.write_bytes(data[:place] + bytes([flipped]) + data[place + 1 :])
         how = "flipped"
-    return [(file.name, how)]
+    return [(file, how)]
 
 
 def _too_early(output: Path, expected: dict[str, str], timed: tuple[str, ...]) -> str | None:
@@ -222,11 +222,11 @@ class Try:
     kills: int = 0
     problem: str | None = None
     moments: list[int] = field(default_factory=list)
-    damaged: list[tuple[str, str]] = field(default_factory=list)
+    damaged: list[tuple[Path, str]] = field(default_factory=list)
 
     def __str__(self) -> str:
         back = f"python tests/faults --command '{self.command}' --fault '{self.fault}' --seed {self.seed}"
-        what = " ".join([str(self.moments), *(f"{name} {how}" for name, how in self.damaged)])
+        what = " ".join([str(self.moments), *(f"{file.name} {how}" for file, how in self.damaged)])
         return f"{self.command}, {self.fault} at {what}: {self.problem}\n  again: {back}"
 
 
@@ -422,8 +422,11 @@ class Bench:
         Where the last disturbance was the end, the command says so; what it has left must be the same.
         """
         ended = self._run(tried.command, place)
-        if ended.code == 2 and any(name in "".join(ended.said.split()) for name, _ in tried.damaged):
-            return  # refused, with the name of the damaged file
+        said = "".join(ended.said.split())
+        if ended.code == 2 and any(
+            file.name in said or f"{file.parent}isnotthemodel" in said for file, _ in tried.damaged
+        ):
+            return  # refused, with the name of the damaged file or model
         if ended.code != 0 and not ended.is_finished:
             tried.problem = f"cannot be continued, {ended.code}: {ended.said[-3000:]}"
         else:
@@ -464,8 +467,8 @@ class Bench:
         if is_pause and running[rank].wait_until_stopped():
             time.sleep(PAUSE)
             running[rank].go_on()
-        codes = _end_together(running)
-        said = "\n".join(one.output for one in running)
+        codes, ended = _end_together(running)
+        said = "\n".join(one.output for one in running if one not in ended)
         for one in running:
             one.forget()
         count = int(logs[rank].read_bytes()[:12] or 0) if logs[rank].exists() else 0
@@ -506,18 +509,19 @@ def _ranks(count: int) -> list[dict[str, str]]:
     return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
 
 
-def _end_together(running: Sequence[Command]) -> list[int]:
+def _end_together(running: Sequence[Command]) -> tuple[list[int], list[Command]]:
     """Wait until all processes have ended; if one fails, end the others as `torchrun` does.
 
-    Return their exit codes.
+    Return their exit codes, and those that were ended.
     """
     while len(running) > 1 and all(one.is_running for one in running):
         time.sleep(0.01)
     failed = [one for one in running if not one.is_running and one.wait()]
-    for one in running if failed else ():
+    others = [one for one in running if failed and one.is_running]
+    for one in others:
         one.end()
     try:
-        return [one.wait(300) for one in running]
+        return [one.wait(300) for one in running], others
     finally:
         for one in running:
             one.end(grace=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -625,6 +626,26 @@ def test_a_finished_stage_asks_its_teacher_nothing(
     monkeypatch.setattr(methods, "add_teacher_answers", lambda *_, **__: pytest.fail("it was asked"))
     again = understudy.distill(teacher, student="1l-16d", output_dir=tmp_path / "out", settings=settings)
     assert again.content == first.content
+
+
+@pytest.mark.parametrize(
+    "name", ["intermediate/student/model.safetensors", "intermediate/losses.csv", "prediction/result.json"]
+)
+def test_a_damaged_stage_is_made_again(
+    name: str, teacher: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = DISTIL | {"intermediate.training.max_steps": 2, "prediction.training.max_steps": 2}
+    output = tmp_path / "out"
+    understudy.distill(teacher, student="1l-16d", output_dir=output, settings=settings)
+    files = ("student/model.safetensors", "prediction/student/model.safetensors", "intermediate/losses.csv")
+    made = {file: (output / file).read_bytes() for file in files}
+    (output / "result.json").unlink()
+    data = (output / name).read_bytes()
+    (output / name).write_bytes(data[:-2] + bytes([data[-2] ^ 1, data[-1]]))
+    with caplog.at_level("WARNING"):
+        understudy.distill(teacher, student="1l-16d", output_dir=output, settings=settings)
+    assert re.search(rf"{name} is (not what was written|damaged), so it is made again", caplog.text)
+    assert made == {file: (output / file).read_bytes() for file in files}
 
 
 def test_another_student_does_not_continue_a_run(teacher: Path, tmp_path: Path) -> None:

@@ -224,6 +224,19 @@ def test_a_whole_run_is_no_teacher(finished: Path, tmp_path: Path) -> None:
         understudy.run(finished, output_dir=tmp_path / "out")
 
 
+@pytest.mark.parametrize("name", ["teacher", "distilled/student"])
+def test_a_damaged_model_is_refused(name: str, recipe: Path, finished: Path) -> None:
+    file = finished / name / "model.safetensors"
+    data = file.read_bytes()
+    try:
+        file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        with pytest.raises(ModelError, match=rf"{name} is not the model that this run made: it is damaged"):
+            understudy.run(recipe=recipe, output_dir=finished)
+    finally:
+        file.write_bytes(data)
+    understudy.run(recipe=recipe, output_dir=finished)
+
+
 def test_a_teacher_that_cannot_be_exported_is_named_and_the_run_goes_on(
     recipe: Path, finished: Path, tmp_path: Path
 ) -> None:

@@ -27,7 +27,7 @@ from understudy.models.pretrained import load_config, load_model
 from understudy.recipe.recipe import Recipe
 from understudy.training.arguments import build_arguments
 from understudy.workspace.folders import FOLDS, RESULT, TRAINING_FOLDER
-from understudy.workspace.result import write_result
+from understudy.workspace.result import read_part, write_part
 from understudy.workspace.splits import split_of
 
 logger = logging.getLogger(__name__)
@@ -69,13 +69,15 @@ def train_folds(
     scores = []
     for fold in range(recipe.folds):
         folder = output_dir / FOLDS / str(fold)
-        if not (folder / RESULT).exists():
+        if read_part(folder) is None:
             logger.info("Fold %d of %d", fold + 1, recipe.folds)
             part = hold_out_rows(prepared, np.flatnonzero(folds == fold))
             _train_fold(recipe, prepared, part, folder, callbacks)
         if torch.distributed.is_initialized():
             torch.distributed.barrier()
-        scores.append(json.loads((folder / RESULT).read_text("utf-8")))
+        found = read_part(folder)
+        assert found is not None  # the first process has written it
+        scores.append(found)
     return {FOLDS: scores, FOLD_SEED: recipe.seed}
 
 
@@ -94,7 +96,7 @@ def _train_fold(
     split = split_of(recipe, part.rows, prepared.tokenizer)
     score = score_model(saved, prepared.tokenizer, split)
     metrics = {name: asdict(estimate) for name, estimate in score.metrics.items()}
-    write_result(folder, {"rows": score.num_rows, "scores": metrics})
+    write_part(folder, {"rows": score.num_rows, "scores": metrics})
     remove_checkpoints(folder / TRAINING_FOLDER)
 
 

@@ -42,8 +42,8 @@ from understudy.training.objectives import TinyBertObjectives
 from understudy.training.precision import precision_of
 from understudy.training.shared import SharedTeacher
 from understudy.training.trainer import EVALUATED, DistillationTrainer, autocast_dtype
-from understudy.workspace.folders import RESULT, TRAINING_FOLDER
-from understudy.workspace.result import write_result
+from understudy.workspace.folders import TRAINING_FOLDER
+from understudy.workspace.result import read_part, write_part
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def distill_intermediate(
 
     A folder that holds the finished stage is left unchanged.
     """
-    if (output_dir / RESULT).exists():
+    if read_part(output_dir) is not None:
         remove_checkpoints(output_dir / TRAINING_FOLDER)
         return
     assert recipe.teacher is not None  # distill checked it
@@ -92,7 +92,7 @@ def distill_intermediate(
         shared=shared,
     )
     if content:
-        write_result(output_dir, {"stage": "intermediate", **content})
+        write_part(output_dir, {"stage": "intermediate", **content})
         remove_checkpoints(output_dir / TRAINING_FOLDER)
 
 

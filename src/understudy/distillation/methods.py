@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,8 +41,9 @@ from understudy.training.arguments import build_arguments
 from understudy.training.model import match_models
 from understudy.training.objectives import JointObjectives, PatientObjectives, PredictionObjectives
 from understudy.training.shared import SharedTeacher
-from understudy.workspace.folders import INTERMEDIATE, JOINT, PATIENT, PREDICTION, RESULT, SOFT_LABELS
+from understudy.workspace.folders import INTERMEDIATE, JOINT, PATIENT, PREDICTION, SOFT_LABELS
 from understudy.workspace.hashes import hash_model
+from understudy.workspace.result import read_part
 
 logger = logging.getLogger(__name__)
 
@@ -240,7 +240,8 @@ def _patient(run: Distillation) -> str:
         _soft_labels(run, layers=teacher_layers)
         if torch.distributed.is_initialized():
             torch.distributed.barrier()  # the first process has chosen
-        result = json.loads((run.output_dir / SOFT_LABELS / RESULT).read_text("utf-8"))
+        result = read_part(run.output_dir / SOFT_LABELS)
+        assert result is not None  # the first process has written it
         soft = soft.choose(result["values"])
     plan = TrialPlan(
         settings,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,10 @@ from understudy.files import hash_file
 from understudy.models.pretrained import load_model, load_tokenizer
 from understudy.models.settings import STUDENT
 from understudy.recipe.recipe import Recipe
-from understudy.workspace.folders import RESULT, STAGES
+from understudy.workspace.folders import STAGES
 from understudy.workspace.hashes import hash_model, hash_start, versions
 from understudy.workspace.inputs import describe_input
+from understudy.workspace.result import read_part
 from understudy.workspace.splits import split_of
 
 
@@ -74,11 +74,8 @@ def summarize_distillation(
             "against": {"model": recipe.teacher, **score_content(scores["teacher"])},
             **compare(task, scores["student"], scores["teacher"]),
         }
-    stages = {
-        name: json.loads((output_dir / name / RESULT).read_text("utf-8"))
-        for name in STAGES
-        if (output_dir / name / RESULT).exists()
-    }
+    found = {name: read_part(output_dir / name) for name in STAGES}
+    stages = {name: content for name, content in found.items() if content is not None}
     content = {
         "stage": "distill",
         "method": recipe.method,

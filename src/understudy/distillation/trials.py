@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import shutil
@@ -43,12 +42,10 @@ from understudy.training.objectives import Objectives
 from understudy.training.precision import precision_of
 from understudy.training.shared import SharedTeacher
 from understudy.training.trainer import DistillationTrainer, autocast_dtype
-from understudy.workspace.folders import RESULT, TRAINING_FOLDER
-from understudy.workspace.result import write_result
+from understudy.workspace.folders import TRAINING_FOLDER, TRIALS
+from understudy.workspace.result import read_part, write_part
 
 logger = logging.getLogger(__name__)
-
-TRIALS = "trials"
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ def train_trials(
     Args:
         start: the student of an earlier stage. Defaults to the recipe's.
     """
-    if (output_dir / RESULT).exists():
+    if read_part(output_dir) is not None:
         shutil.rmtree(output_dir / TRIALS, ignore_errors=True)
         return
     base = build_arguments({"seed": recipe.seed, **plan.settings.training}, output_dir / TRAINING_FOLDER)
@@ -118,7 +115,9 @@ def train_trials(
     best = output_dir / TRIALS / str(trials[0].number)
     for name in (STUDENT, LOSSES, TRAINING_FOLDER):
         _copy(best / name, output_dir / name)
-    content = json.loads((best / RESULT).read_text("utf-8")) | {
+    found = read_part(best)
+    assert found is not None  # it was just written
+    content = found | {
         "stage": output_dir.name,
         # No score if the loss became NaN.
         "trials": [
@@ -126,7 +125,7 @@ def train_trials(
             for trial in trials
         ],
     }
-    write_result(output_dir, content)
+    write_part(output_dir, content)
     shutil.rmtree(output_dir / TRIALS)
 
 
@@ -140,8 +139,8 @@ def _run_trial(
     values: Mapping[str, Any],
 ) -> float:
     """Train once with these values over the recipe's; return the saved model's score in float32."""
-    if (folder / RESULT).exists():
-        return float(json.loads((folder / RESULT).read_text("utf-8"))["score"])
+    if (found := read_part(folder)) is not None:
+        return float(found["score"])
     task, labels = prepared.task, prepared.data.labels
     chosen = plan.settings.choose(values)
     arguments = build_arguments(
@@ -193,7 +192,7 @@ def _run_trial(
         "precision": asdict(precision_of(arguments, chosen.training)),
         "seed": arguments.seed,
     }
-    write_result(folder, content)
+    write_part(folder, content)
     remove_checkpoints(folder / TRAINING_FOLDER)
     return score
 

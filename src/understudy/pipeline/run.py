@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallba
 from understudy.data.load import announce
 from understudy.distillation.agreement import resolve_distillation
 from understudy.distillation.recipes import distill_recipe, run_method, run_recipe_name
-from understudy.errors import PreflightError, RecipeError
+from understudy.errors import ModelError, PreflightError, RecipeError
 from understudy.files import write_atomically
 from understudy.kinds import get_kind, kind_names
 from understudy.kinds.tasks import get_task
@@ -48,6 +48,7 @@ from understudy.workspace.folders import (
     check_apart,
     check_free,
 )
+from understudy.workspace.hashes import hash_model
 from understudy.workspace.lock import one_at_a_time
 from understudy.workspace.objects import given_settings, model_path
 from understudy.workspace.result import write_result
@@ -304,6 +305,7 @@ def _make(stage: Stage, output_dir: Path, place: str) -> bool:
     wanted |= {f"{stage.name}/{part}": _digest(inputs()) for part, inputs in stage.parts.items()}
     same = state.get(stage.name) == wanted[stage.name]
     if same and (output_dir / stage.finished).exists():
+        _check_model(stage, output_dir)
         return False
     logger.info("%s %s", place, stage.title)
     if not same:
@@ -313,9 +315,24 @@ def _make(stage: Stage, output_dir: Path, place: str) -> bool:
         parts = [part for part in stage.parts if state.get(key := f"{stage.name}/{part}") == wanted[key]]
         _clear(output_dir / stage.name, [*parts, RECIPE, INPUTS] if parts else [])
         (output_dir / REPORT).unlink(missing_ok=True)  # it is out of date
+        state.pop(f"{stage.name}/model", None)
         _write_state(output_dir, state | wanted)
     stage.work()
+    _check_model(stage, output_dir)
     return True
+
+
+def _check_model(stage: Stage, output_dir: Path) -> None:
+    """Note the hash of the model that a stage has made, or refuse a model that is another one by now."""
+    if stage.model is None:
+        return
+    state, key, found = _read_state(output_dir), f"{stage.name}/model", hash_model(stage.model)
+    if state.setdefault(key, found) != found:
+        raise ModelError(
+            f"{stage.model} is not the model that this run made: it is damaged, or was replaced. To make it "
+            f"again, remove {output_dir / stage.name}; to keep it, use it in a run of its own."
+        )
+    _write_state(output_dir, state)
 
 
 def _digest(inputs: Mapping[str, Any]) -> str:

@@ -65,6 +65,7 @@ class Stage:
         work: runs or resumes it.
         figures: a one-line summary of its result.
         parts: subfolders with inputs of their own, which are kept if those have not changed.
+        model: the model it makes, which later stages read.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Stage:
     work: Callable[[], object]
     figures: Callable[[], str] = lambda: ""
     parts: Mapping[str, Callable[[], Mapping[str, Any]]] = field(default_factory=dict)
+    model: str | None = None
 
 
 def stages_of(
@@ -108,6 +110,7 @@ def stages_of(
                 teacher_recipe, continued(TEACHER, teacher_recipe), callbacks=callbacks
             ),
             lambda: scores_line(read(folder / TEACHER)),
+            model=teacher,
         )
     if recipe.augment is not None:
         augment_recipe = augment_part(recipe)
@@ -130,6 +133,7 @@ def stages_of(
             lambda: "{rows:,} rows became {written:,}".format(**read(folder / AUGMENTED)["augmented"]),
         )
     distill_part_recipe = distill_part(recipe, teacher, folder / AUGMENTED)
+    student = str(folder / DISTILLED / STUDENT)
 
     def distil_from(without: Sequence[str] = ()) -> dict[str, Any]:
         # The paths of teacher and rows do not matter; their hashes are included below.
@@ -156,8 +160,8 @@ def stages_of(
         lambda: scores_line(read(folder / DISTILLED)),
         # The intermediate stage comes before the prediction stage and does not depend on it.
         parts={INTERMEDIATE: lambda: distil_from(without=["prediction"])},
+        model=student,
     )
-    student = str(folder / DISTILLED / STUDENT)
 
     read_as = dump(recipe, data.columns)["data"]
     yield Stage(

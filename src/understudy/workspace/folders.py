@@ -35,6 +35,7 @@ HASHES = "documents"  # hashes of a corpus's documents, removed at the end
 
 
 TRAINING_FOLDER = "training"  # checkpoints and tracker logs, next to the model
+TRIALS = "trials"  # of a search, until it is finished
 
 
 RECIPE = "recipe.yaml"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +17,12 @@ from understudy.data.load import TaskData
 from understudy.errors import OutputError
 from understudy.evaluation.bootstrap import Estimate
 from understudy.evaluation.score import Score
-from understudy.files import sync_all, write_atomically
-from understudy.workspace.folders import OUTCOMES, RESULT
+from understudy.files import hash_file, sync_all, write_atomically
+from understudy.workspace.folders import OUTCOMES, RESULT, TRAINING_FOLDER, TRIALS
+
+logger = logging.getLogger(__name__)
+
+_FILES = "files"  # the key of a part's hashes
 
 
 def read_estimates(
@@ -72,6 +78,44 @@ def write_result(output_dir: Path, content: Mapping[str, Any]) -> None:
     write_atomically(
         output_dir / RESULT, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     )
+
+
+def write_part(folder: Path, content: Mapping[str, Any]) -> None:
+    """Write the result of a part of a command, with the hashes of its files."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and _is_kept(folder, path))
+    hashes = {path.relative_to(folder).as_posix(): hash_file(path) for path in files}
+    write_result(folder, {**content, _FILES: hashes | {RESULT: _hash_content(content)}})
+
+
+def read_part(folder: Path) -> dict[str, Any] | None:
+    """Return the result of a part of a command; None if it is unfinished, or a file is damaged."""
+    try:
+        content: dict[str, Any] = json.loads((folder / RESULT).read_text("utf-8"))
+        hashes = content.pop(_FILES, {})
+        found = {name: hash_file(folder / name) for name in hashes if name != RESULT}
+        found |= {RESULT: _hash_content(content)} if hashes else {}
+    except FileNotFoundError as error:
+        if Path(error.filename) != folder / RESULT:
+            logger.warning("%s is missing, so it is made again.", error.filename)
+        return None
+    except (ValueError, AttributeError, TypeError):
+        logger.warning("%s is damaged, so it is made again.", folder / RESULT)
+        return None
+    damaged = [name for name in hashes if found[name] != hashes[name]]
+    if damaged:
+        logger.warning("%s is not what was written, so it is made again.", folder / damaged[0])
+        return None
+    return content
+
+
+def _is_kept(folder: Path, path: Path) -> bool:
+    """Return whether a file belongs to what a part has made, and not to its training."""
+    return path.relative_to(folder).parts[0] not in (RESULT, TRAINING_FOLDER, TRIALS)
+
+
+def _hash_content(content: Mapping[str, Any]) -> str:
+    kept = {name: value for name, value in content.items() if name != "seconds"}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def write_outcomes(output_dir: Path, scores: Mapping[str, Mapping[str, Score]]) -> None:

@@ -479,7 +479,7 @@ def test_disk(values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
     one = found(values, tmp_path, "disk")
     assert one.level == "error"
-    assert "GB are free" in one.message
+    assert "and 0.0 MB are free" in one.message
 
 
 @pytest.fixture

@@ -167,5 +167,7 @@ def test_a_smaller_vocabulary_is_for_teacher_and_student_alone(other: dict[str, 
 
 
 def test_a_recipe_that_distils_does_not_fine_tune_and_names_one_that_does() -> None:
-    with pytest.raises(RecipeError, match=r"understudy run fine-tunes one first; .*e\.g\. finetune-sst2"):
+    with pytest.raises(RecipeError, match=r"understudy run fine-tunes one first; .* such as finetune-sst2"):
         load_recipe("quickstart", {"model": "encoder"})
+    with pytest.raises(RecipeError, match=r"which starts from a teacher\.$"):  # nothing is fine-tuned for it
+        load_recipe("tinybert-embedding", {"model": "encoder"})
