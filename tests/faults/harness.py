@@ -14,6 +14,7 @@ import contextlib
 import errno
 import functools
 import itertools
+import multiprocessing
 import os
 import random
 import shutil
@@ -544,7 +545,8 @@ def disturb_all(world: World, folder: Path, minutes: float, seeds: Iterable[int]
         for fault, command in itertools.product(faults, WORKLOADS):
             if (command, fault) in SKIPPED or (command in SLOW and seed % 4):
                 continue
-            if time.monotonic() > deadline:
+            parent = multiprocessing.parent_process()
+            if time.monotonic() > deadline or (parent is not None and not parent.is_alive()):
                 return done
             done.append(bench.disturb(command, fault, seed))
             if done[-1].problem is not None:

@@ -6,6 +6,7 @@ import functools
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,17 @@ from exported import fine_tune
 from kinds import EXAMPLES
 
 import understudy
+from understudy.timing import measure
+
+
+@pytest.fixture(scope="module")
+def short_timings() -> Iterator[None]:
+    """Time models for less than a second, where no test looks at the figures."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "_SECONDS_A_TURN", 0.005)
+        patch.setattr(measure, "_LEAST_SECONDS_A_TURN", 0.0)
+        patch.setattr(measure, "_PAUSE", 0.0)
+        yield
 
 
 @pytest.fixture(scope="session")

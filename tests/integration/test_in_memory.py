@@ -22,6 +22,8 @@ from transformers import (
 import understudy
 from understudy.errors import ModelError, RecipeError
 
+pytestmark = pytest.mark.usefixtures("short_timings")
+
 TRAINING = {**QUIET, "per_device_train_batch_size": 8, "learning_rate": 5e-3, "max_steps": 20}
 
 

@@ -18,6 +18,8 @@ from understudy.cli.app import app
 from understudy.errors import ModelError
 from understudy.predictor import Predictor
 
+pytestmark = pytest.mark.usefixtures("short_timings")
+
 TRAINING = {
     "per_device_train_batch_size": 16,
     "learning_rate": 5e-3,

@@ -21,6 +21,8 @@ from understudy.predictor import Predictor
 from understudy.recipe.recipe import Recipe
 from understudy.report.frontier import holds
 
+pytestmark = pytest.mark.usefixtures("short_timings")
+
 TRAINING = {"per_device_train_batch_size": 8, "learning_rate": 5e-3, "report_to": "none", "max_steps": 8}
 
 
