@@ -280,14 +280,20 @@ def browse(
 
 
 def words_of(prediction: Any) -> Any:
-    """A prediction without its numbers: places are counted differently in JavaScript."""
+    """A prediction without its numbers, except which choice it is: JavaScript counts places differently."""
+
+    def is_number(value: Any) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+
     if isinstance(prediction, dict):
         return {
             name: words_of(value)
             for name, value in prediction.items()
-            if isinstance(value, bool) or not isinstance(value, int | float)
+            if name == "choice" or not is_number(value)
         }
-    return [words_of(one) for one in prediction] if isinstance(prediction, list) else prediction
+    if isinstance(prediction, list):
+        return [words_of(one) for one in prediction if not is_number(one)]
+    return prediction
 
 
 def difference(one: Any, other: Any) -> float:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -66,6 +64,7 @@ def print_plan(content: dict[str, Any]) -> None:
 def print_run(result: StageResult) -> None:
     """Print teacher against student, and where everything is."""
     from understudy.report.figures import busy_note, headline, main_models, speed_at
+    from understudy.report.verdict import next_command
     from understudy.timing.rounds import short_speed
 
     content, console = result.content, Console(stderr=True, highlight=False)
@@ -109,25 +108,8 @@ def print_run(result: StageResult) -> None:
         console.print(verdict["alternative"], style=style, soft_wrap=True)
     if verdict["steps"]:
         assert result.output_dir is not None  # a run has one
-        console.print(f"Next:      {next_command(result.output_dir, verdict['steps'][0])}", soft_wrap=True)
-
-
-def next_command(folder: Path, step: str) -> str:
-    """Return the command that repeats a run with one more option, in a folder of its own.
-
-    The teacher is taken as it is, unless the option gives it more rows to learn from.
-    """
-    from understudy.workspace.folders import TEACHER
-
-    if not step.startswith("--"):
-        return step
-    number = next(number for number in itertools.count(2) if not Path(f"{folder}-{number}").exists())
-    has_teacher = (folder / TEACHER).is_dir() and "data.max_rows" not in step
-    model = f" {short_path(folder / TEACHER)}" if has_teacher else ""
-    return (
-        f"understudy run{model} --recipe {short_path(folder)}/recipe.yaml {step} "
-        f"--output-dir {short_path(folder)}-{number}"
-    )
+        command = next_command(result.output_dir, verdict["steps"][0], shown=where)
+        console.print(f"Next:      {command}", soft_wrap=True)
 
 
 def print_choice(result: StageResult) -> None:

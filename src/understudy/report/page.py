@@ -32,6 +32,7 @@ from understudy.report.figures import (
     speed_at,
 )
 from understudy.report.markup import safe, section, side_by_side, table, with_note
+from understudy.report.verdict import next_command
 from understudy.timing.rounds import short_speed
 from understudy.workspace.folders import AUGMENTED, EVALUATION, RECIPE, RESULT
 from understudy.workspace.predictions import PREDICTIONS, read_predictions
@@ -47,7 +48,7 @@ def write_report(folder: Path, *, teacher: str, summary: Mapping[str, Any]) -> N
     distilled = json.loads((folder / DISTILLED / RESULT).read_text("utf-8"))
     rows = read_predictions(folder / EVALUATION / PREDICTIONS, summary["split"])
     sections = [
-        _headline(summary),
+        _headline(folder, summary),
         _models(summary),
         _answers(summary, distilled, rows),
         _disagreements(rows, get_task(summary["task"]).kind),
@@ -63,7 +64,7 @@ def write_report(folder: Path, *, teacher: str, summary: Mapping[str, Any]) -> N
     write_atomically(folder / REPORT, PAGE.format(title=html.escape(title), style=style, body=body))
 
 
-def _headline(summary: Mapping[str, Any]) -> str:
+def _headline(folder: Path, summary: Mapping[str, Any]) -> str:
     verdict = summary["verdict"]
     said = " ".join((verdict["sentence"], *verdict["causes"]))
     level = verdict["level"].replace(" ", "-")
@@ -72,9 +73,8 @@ def _headline(summary: Mapping[str, Any]) -> str:
         kind = "alternative better" if verdict["prefers_teacher"] else "alternative"
         title += f"<p class='{kind}'>{safe(verdict['alternative'])}</p>"
     if verdict["steps"]:
-        first = verdict["steps"][0]
-        said = f"the same with {first} and another --output-dir" if first.startswith("--") else first
-        title += f"<p>Next: <code>{safe(said)}</code></p>"
+        command = next_command(folder, verdict["steps"][0], shown=folder.name)
+        title += f"<p>Next: <code>{safe(command)}</code></p>"
     title += f"<p class=lead>{safe(headline(summary))}</p>"
     busy = busy_note(summary)
     said_too = [*summary["notes"], *([busy] if busy is not None else [])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from understudy.report.figures import (
     speed_at,
 )
 from understudy.timing.rounds import say_speed
-from understudy.workspace.folders import RECIPE, TEACHER_INT8
+from understudy.workspace.folders import RECIPE, TEACHER, TEACHER_INT8
 
 Level = Literal["ready", "close", "not ready"]
 _FEW_ROWS = 2_000
@@ -162,6 +163,22 @@ def _max_rows(folder: Path) -> int | None:
         return None
     found: int | None = yaml.safe_load(file.read_text("utf-8")).get("data", {}).get("max_rows")
     return found
+
+
+def next_command(folder: Path, step: str, *, shown: str) -> str:
+    """Return the command that repeats a run with one more option, in a folder of its own.
+
+    The teacher is taken as it is, unless the option gives it more rows to learn from.
+
+    Args:
+        shown: the folder, as the command names it.
+    """
+    if not step.startswith("--"):
+        return step
+    number = next(number for number in itertools.count(2) if not Path(f"{folder}-{number}").exists())
+    has_teacher = (folder / TEACHER).is_dir() and "data.max_rows" not in step
+    model = f" {shown}/{TEACHER}" if has_teacher else ""
+    return f"understudy run{model} --recipe {shown}/{RECIPE} {step} --output-dir {shown}-{number}"
 
 
 def still_falling(file: Path) -> float | None:
