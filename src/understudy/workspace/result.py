@@ -110,7 +110,8 @@ def read_part(folder: Path) -> dict[str, Any] | None:
 
 def _is_kept(folder: Path, path: Path) -> bool:
     """Return whether a file belongs to what a part has made, and not to its training."""
-    return path.relative_to(folder).parts[0] not in (RESULT, TRAINING_FOLDER, TRIALS)
+    is_left = path.name.endswith(".writing")  # by a process that was killed
+    return not is_left and path.relative_to(folder).parts[0] not in (RESULT, TRAINING_FOLDER, TRIALS)
 
 
 def _hash_content(content: Mapping[str, Any]) -> str:

@@ -30,6 +30,14 @@ def test_a_whole_part_is_read_as_it_was_written(part: Path) -> None:
     assert read_part(part) == CONTENT
 
 
+def test_what_a_killed_process_left_does_not_belong_to_a_part(part: Path) -> None:
+    left = part / "losses.csv.1-ab.writing"
+    left.write_text("step,lo")
+    write_part(part, CONTENT)
+    left.unlink()
+    assert read_part(part) == CONTENT
+
+
 def test_an_unfinished_part_is_none_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert read_part(tmp_path) is None
     assert not caplog.records
