@@ -19,7 +19,7 @@ from understudy.data.load import announce
 from understudy.distillation.agreement import resolve_distillation
 from understudy.distillation.recipes import distill_recipe, run_method, run_recipe_name
 from understudy.errors import ModelError, PreflightError, RecipeError
-from understudy.files import write_atomically
+from understudy.files import remove_half_written, write_atomically
 from understudy.kinds import get_kind, kind_names
 from understudy.kinds.tasks import get_task
 from understudy.models.pretrained import has_head_for, load_config
@@ -265,6 +265,7 @@ def make_all(stages: Sequence[Stage], output_dir: Path) -> dict[str, float]:
 
 def start_state(output_dir: Path, *, overwrite: bool) -> bool:
     """Begin to note which stages are up to date; return whether there are notes of an earlier call."""
+    remove_half_written(output_dir / STATE)
     is_continued = (output_dir / STATE).exists() and not overwrite
     if not is_continued:
         _write_state(output_dir, {})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from understudy.errors import ModelError, OutputError, RecipeError
-from understudy.pipeline.run import _make, run_recipe
+from understudy.pipeline.run import _make, run_recipe, start_state
 from understudy.pipeline.run_stages import Stage, dump
 from understudy.recipe.load import load_recipe
 from understudy.workspace.folders import STATE, check_free
@@ -124,3 +124,10 @@ def test_an_encoder_is_fine_tuned_as_the_recipe_says_or_as_finetune_would(encode
     plain = run_recipe(encoder, recipe=None, **options | {"task": "mrpc"})
     assert plain.finetune is not None
     assert plain.finetune.training == load_recipe("finetune-mrpc").training
+
+
+def test_what_a_killed_process_left_of_the_notes_is_removed(tmp_path: Path) -> None:
+    left = tmp_path / f"{STATE}.999999999-ab.writing"
+    left.write_text("{")
+    start_state(tmp_path, overwrite=False)
+    assert [path.name for path in tmp_path.iterdir()] == [STATE]
