@@ -147,13 +147,20 @@ def drop_unsynced(places: tuple[Path, ...], logs: list[Path], since: float, gene
     return cut
 
 
-def damage(places: tuple[Path, ...], generator: random.Random) -> list[tuple[Path, str]]:
-    """Flip a bit of a file, cut it, or put another one in its place; return its path, and how."""
+def damage(
+    places: tuple[Path, ...], generator: random.Random, finished: Sequence[Path] = ()
+) -> list[tuple[Path, str]]:
+    """Flip a bit of a file, cut it, or put another one in its place; return its path, and how.
+
+    Args:
+        finished: folders that are checked by their readers, not by the command that wrote them.
+    """
     files = sorted(
         file
         for place in places
         for file in place.rglob("*")
         if file.is_file() and file.stat().st_size and not file.name.endswith((".lock", ".writing", ".txt"))
+        if not any(file.is_relative_to(folder) for folder in finished)
     )
     if not files:
         return []
@@ -318,9 +325,10 @@ class Bench:
             tried.kills += ended.was_hit
             if fault == "power":
                 drop_unsynced((place / "out", place / "cache"), _logs(command, place), since, generator)
-            # What is finished is checked by its readers, not by the command that wrote it.
-            if fault == "damage" and not (place / "out" / "result.json").exists():
-                tried.damaged += damage((place / "out", place / "cache"), generator)
+            outputs = [place / "out" / name for name in WORKLOADS[command].outputs]
+            finished = [output for output in outputs if (output / "result.json").exists()]
+            if fault == "damage" and finished != outputs:
+                tried.damaged += damage((place / "out", place / "cache"), generator, finished)
             elif ended.code != 0 and (early := _too_early(place / "out", expected.contents, timed)):
                 tried.problem = f"{early} was there before its content"
                 return

@@ -276,12 +276,14 @@ class Workload:
     Attributes:
         arguments: the command line for a world and an output folder.
         before: makes the folder something else than new.
+        outputs: folders in the output folder that are finished one by one.
         num_processes: as many as `torchrun --nproc-per-node` starts.
         timed: patterns of files with measured times, which are never equal.
     """
 
     arguments: Callable[[World, Path], list[str]]
     before: Callable[[World, Path], None] = lambda world, output: None
+    outputs: tuple[str, ...] = ("",)
     num_processes: int = 1
     timed: tuple[str, ...] = ()
 
@@ -301,7 +303,7 @@ WORKLOADS: dict[str, Workload] = {
     "distill soft-labels": Workload(_distill("soft-labels", "soft_labels")),
     "distill joint": Workload(_distill("joint", "joint")),
     "distill unlabelled": Workload(_with_texts),
-    "distill two students": Workload(_two_students),
+    "distill two students": Workload(_two_students, outputs=("1l-8d", "1l-16d")),
     "distill joint, 2 ranks": Workload(_distill("joint", "joint"), num_processes=2),
     "general": Workload(_general),
     "general, 2 ranks": Workload(_general, num_processes=2),
