@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -48,7 +49,22 @@ def run_jobs(
             _shared_cores(workers),
             ProcessPoolExecutor(workers, context, _start_worker, (make_job, arguments)) as pool,
         ):
-            yield from pool.map(_work, numbers)
+            with _without_ctrl_c():  # starts the processes
+                done = pool.map(_work, numbers)
+            yield from done
+
+
+@contextlib.contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    """Ignore Ctrl-C; processes started meanwhile ignore it too, or they would print tracebacks."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager
@@ -83,7 +99,12 @@ def _leave_with_parent() -> None:
 
 def _work(number: int) -> int:
     assert _job is not None
-    _job(number)
+    # Ctrl-C ends a job, which reports it to the parent. Between jobs there is nothing to end.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        _job(number)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     return number
 
 
