@@ -209,8 +209,6 @@ CODE = """
 import sys
 import numpy as np
 from sentence_transformers import SentenceTransformer
-
-pytestmark = pytest.mark.usefixtures("short_timings")
 texts = open(sys.argv[2], encoding="utf-8").read().split("\\n")
 vectors = SentenceTransformer(sys.argv[1], device="cpu").encode(texts)
 assert "understudy" not in sys.modules

@@ -110,8 +110,6 @@ def test_passages_are_ordered(finished: Path) -> None:
 CODE = """
 import json, sys
 from sentence_transformers import CrossEncoder
-
-pytestmark = pytest.mark.usefixtures("short_timings")
 pairs = json.load(open(sys.argv[2], encoding="utf-8"))
 scores = CrossEncoder(sys.argv[1], device="cpu").predict(pairs)
 assert "understudy" not in sys.modules
