@@ -45,9 +45,10 @@ def run_jobs(
     else:
         # Spawned, since a fork of a process that has run threads may hang.
         context = multiprocessing.get_context("spawn")
+        heeds = signal.getsignal(signal.SIGINT) != signal.SIG_IGN  # which a shell sets in the background
         with (
             _shared_cores(workers),
-            ProcessPoolExecutor(workers, context, _start_worker, (make_job, arguments)) as pool,
+            ProcessPoolExecutor(workers, context, _start_worker, (heeds, make_job, arguments)) as pool,
         ):
             with _without_ctrl_c():  # starts the processes
                 done = pool.map(_work, numbers)
@@ -81,10 +82,12 @@ def _shared_cores(workers: int) -> Iterator[None]:
 
 
 _job: Job | None = None
+_heeds_ctrl_c = True
 
 
-def _start_worker(make_job: Callable[..., Job], arguments: Sequence[Any]) -> None:
-    global _job
+def _start_worker(heeds: bool, make_job: Callable[..., Job], arguments: Sequence[Any]) -> None:
+    global _job, _heeds_ctrl_c
+    _heeds_ctrl_c = heeds
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     _job = make_job(*arguments)
 
@@ -100,7 +103,8 @@ def _leave_with_parent() -> None:
 def _work(number: int) -> int:
     assert _job is not None
     # Ctrl-C ends a job, which reports it to the parent. Between jobs there is nothing to end.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if _heeds_ctrl_c:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         _job(number)
     finally:

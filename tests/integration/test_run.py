@@ -25,6 +25,7 @@ import understudy
 from understudy.cli.app import app
 from understudy.distillation.agreement import resolve_distillation
 from understudy.errors import ModelError, OutputError, PreflightError
+from understudy.models.settings import check_teacher
 from understudy.pipeline.estimate import estimate_training
 from understudy.pipeline.preflight.checks import preflight
 from understudy.pipeline.summary import constant_answers, note_constant
@@ -218,6 +219,7 @@ def test_a_whole_run_is_no_teacher(finished: Path, tmp_path: Path) -> None:
         understudy.distill(finished, student="1l-16d", output_dir=tmp_path / "out")
     with pytest.raises(ModelError, match="is a whole run"):
         understudy.run(finished, output_dir=tmp_path / "out")
+    check_teacher(finished.parent)  # a folder of runs is none
 
 
 @pytest.mark.parametrize("name", ["teacher", "distilled/student"])
@@ -278,9 +280,8 @@ def test_what_a_setting_touches_is_made_again_and_nothing_else(
     before = times(finished)
     with caplog.at_level("INFO", logger="understudy"):
         understudy.run(recipe=recipe, output_dir=finished, settings={"export.tolerance": 99.0})
-    assert (
-        caplog.text.count("again, because its settings, data or models have changed") == 2
-    )  # the report is removed first
+    # The artifact and the timing. The report is removed first.
+    assert caplog.text.count("again, because its settings, data or models have changed") == 2
     assert (
         {"artifact/artifact.json"}
         <= changed(finished, before)

@@ -61,8 +61,8 @@ def check_labels(
             if fold(name) not in known and close is not None:
                 lines.append(f"The data's {name!r} may be the model's {close!r}. If so, correct the file.")
         lines.append(
-            "Use a model fine-tuned on these labels, name the data's labels with data.labels, or say with "
-            "--task what else the rows are for."
+            "Use a model fine-tuned on these labels, or name the data's labels with data.labels. If the rows "
+            "are for another task, name it with --task."
         )
     raise ModelError("\n".join(lines))
 

@@ -69,13 +69,14 @@ def train_folds(
     scores = []
     for fold in range(recipe.folds):
         folder = output_dir / FOLDS / str(fold)
-        if read_part(folder) is None:
+        found = read_part(folder)
+        if found is None:
             logger.info("Fold %d of %d", fold + 1, recipe.folds)
             part = hold_out_rows(prepared, np.flatnonzero(folds == fold))
             _train_fold(recipe, prepared, part, folder, callbacks)
         if torch.distributed.is_initialized():
             torch.distributed.barrier()
-        found = read_part(folder)
+        found = found or read_part(folder)
         assert found is not None  # the first process has written it
         scores.append(found)
     return {FOLDS: scores, FOLD_SEED: recipe.seed}

@@ -223,10 +223,12 @@ def teacher_inside(model: str | Path) -> str | Path:
 def check_teacher(model: str | Path) -> None:
     """Refuse a whole run as a teacher: it has two models or more."""
     folder = Path(model).expanduser()
-    students = [path for path in (folder, *folder.glob("*/")) if (path / DISTILLED / STUDENT).is_dir()]
+    # A run of several students has each of them in a folder, and a result beside these.
+    runs = [folder, *(folder.glob("*/") if (folder / "result.json").is_file() else ())]
+    students = [run for run in runs if (run / DISTILLED / STUDENT).is_dir()]
     if students:
-        own = folder / "teacher"
-        teacher = f"Its teacher is {own}" if own.is_dir() else f"Its teacher is named in {folder}/recipe.yaml"
+        own, recipe = folder / "teacher", students[0] / "recipe.yaml"
+        teacher = f"Its teacher is {own}" if own.is_dir() else f"Its teacher is named in {recipe}"
         raise ModelError(
             f"{folder} is a whole run. {teacher}, its student {students[0] / DISTILLED}: pass the one to "
             "learn from."

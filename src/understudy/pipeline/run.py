@@ -316,8 +316,8 @@ def _make(stage: Stage, output_dir: Path, place: str) -> bool:
         parts = [part for part in stage.parts if state.get(key := f"{stage.name}/{part}") == wanted[key]]
         _clear(output_dir / stage.name, [*parts, RECIPE, INPUTS] if parts else [])
         (output_dir / REPORT).unlink(missing_ok=True)  # it is out of date
-        state.pop(f"{stage.name}/model", None)
-        _write_state(output_dir, state | wanted)
+    state.pop(_model_key(stage), None)
+    _write_state(output_dir, state | wanted)
     stage.work()
     _check_model(stage, output_dir)
     return True
@@ -327,13 +327,18 @@ def _check_model(stage: Stage, output_dir: Path) -> None:
     """Note the hash of the model that a stage has made, or refuse a model that is another one by now."""
     if stage.model is None:
         return
-    state, key, found = _read_state(output_dir), f"{stage.name}/model", hash_model(stage.model)
-    if state.setdefault(key, found) != found:
+    state, key, found = _read_state(output_dir), _model_key(stage), hash_model(stage.model)
+    if key not in state:
+        _write_state(output_dir, state | {key: found})
+    elif state[key] != found:
         raise ModelError(
             f"{stage.model} is not the model that this run made: it is damaged, or was replaced. To make it "
             f"again, remove {output_dir / stage.name}; to keep it, use it in a run of its own."
         )
-    _write_state(output_dir, state)
+
+
+def _model_key(stage: Stage) -> str:
+    return f"{stage.name}/model"
 
 
 def _digest(inputs: Mapping[str, Any]) -> str:

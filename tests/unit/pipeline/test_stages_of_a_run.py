@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,37 @@ def test_what_a_killed_process_left_of_the_notes_is_removed(tmp_path: Path) -> N
     left.write_text("{")
     start_state(tmp_path, overwrite=False)
     assert [path.name for path in tmp_path.iterdir()] == [STATE]
+
+
+def test_a_model_that_was_removed_may_be_made_anew_with_other_bits(tmp_path: Path) -> None:
+    """As on another machine."""
+    model, weights = tmp_path / "teacher", iter([b"here", b"there"])
+
+    def train() -> None:
+        model.mkdir(exist_ok=True)
+        (model / "model.safetensors").write_bytes(next(weights))
+        (model / "result.json").write_text("{}")
+
+    def make() -> bool:
+        stage = Stage("teacher", "Fine-tuning", dict, "teacher/result.json", train, model=str(model))
+        return _make(stage, tmp_path, "[1/1]")
+
+    start_state(tmp_path, overwrite=False)
+    assert make()
+    assert not make()
+    (model / "model.safetensors").write_bytes(b"hers")
+    with pytest.raises(ModelError, match=f"remove {model}"):
+        make()
+    shutil.rmtree(model)
+    assert make()
+    assert not make()
+
+
+def test_a_stage_that_is_overwritten_is_not_said_to_have_changed(
+    kitchen: Kitchen, caplog: pytest.LogCaptureFixture
+) -> None:
+    kitchen.make()
+    start_state(kitchen.folder, overwrite=True)
+    with caplog.at_level("INFO"):
+        assert kitchen.make()
+    assert "have changed" not in caplog.text

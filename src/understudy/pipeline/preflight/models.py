@@ -246,6 +246,7 @@ def _example(planned: PlannedRun) -> str:
     """Return a sentence with a smaller student that can be made; empty if there is none."""
     settings, teacher = planned.recipe.student, planned.teacher_config
     source = load_config(settings.source or planned.teacher) if settings.start == "cut" else teacher
+    most = num_parameters(teacher, planned)
     for shape in smaller_shapes(source):
         smaller = StudentSettings(shape=shape.name, init=settings.init, source=settings.source)
         config = student_config(smaller, source)
@@ -254,7 +255,7 @@ def _example(planned: PlannedRun) -> str:
                 check_cut(config, source, "spaced")
         except (RecipeError, ModelError):
             continue
-        if num_parameters(config, planned) < num_parameters(teacher, planned):
+        if num_parameters(config, planned) < most:
             return f" For example: --student {shape.name}."
     return ""
 
