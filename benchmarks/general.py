@@ -16,7 +16,16 @@ and STS-B.
         --set general.training.learning_rate=0.0005 --output-dir students/general-pairs
     python benchmarks/general.py --teachers teachers --output-dir students
 
-Keeps what both runs' result.json say, and the first one's curves, in `benchmarks/results`. Runs that are in
+`cut` in `benchmarks/results/general_cut_run.json` is a general student that begins as a cut of the pretrained
+encoder, fitted to it by least squares; `desk.py` has it on the tasks (`wiki`):
+
+    understudy general ../shared/assets/bert-12l-384h-mlm --recipe desk-general --corpus corpora/wiki-pairs \
+        --set student.init=cut --set general.training.learning_rate=0.0005 \
+        --set general.training.max_steps=2400 --set general.training.eval_steps=200 \
+        --output-dir students/general-cut
+
+Keeps what the runs' result.json say, and the curves of the first and the last, in `benchmarks/results`. Runs
+of general distillation whose folders are not there are left as they are. Runs on tasks that are in
 the results or in the output folder are not made again, nor those from random weights that `starts.py` made
 with the same settings. It can be started twice side by side with different --tasks or --starts. `--quick`
 makes a few steps of MRPC and writes no results.
@@ -35,6 +44,7 @@ from runs import collect, show_means, students_parser, tinybert_student
 RESULTS = Path(__file__).parent / "results" / "general.json"
 RUN = RESULTS.with_name("general_run.json")
 PAIRS_RUN = RESULTS.with_name("general_pairs_run.json")
+CUT_RUN = RESULTS.with_name("general_cut_run.json")
 TASKS, SEEDS, STARTS = ("mrpc", "rte", "cola", "stsb"), (1, 2, 3), ("random", "general", "pairs")
 PAIRS_TASKS = ("cola", "stsb")
 STEPS = {"intermediate": 200, "prediction": 200}
@@ -44,6 +54,7 @@ def main() -> None:
     parser = students_parser(__doc__)
     parser.add_argument("--general", type=Path, default=Path("students/general"))
     parser.add_argument("--pairs", type=Path, default=Path("students/general-pairs"))
+    parser.add_argument("--cut", type=Path, default=Path("students/general-cut"))
     parser.add_argument("--starts", nargs="+", choices=STARTS, default=STARTS)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     options = parser.parse_args()
@@ -51,12 +62,9 @@ def main() -> None:
         options.output_dir /= "quick"  # so that no real run takes them for its own
         print(json.dumps({start: learn("mrpc", start, 1, options)["scores"] for start in options.starts}))
         return
-    for folder, kept in ((options.general, RUN), (options.pairs, PAIRS_RUN)):
-        run = json.loads((folder / "result.json").read_text("utf-8"))
-        run["model"] = str(folder / "student")  # not where it lies on this machine
-        kept.write_text(json.dumps(run, indent=2) + "\n", "utf-8")
-    for name in ("losses", "held_out"):
-        shutil.copyfile(options.general / f"{name}.csv", RESULTS.with_name(f"general_{name}.csv"))
+    keep_run(options.general, RUN, ["losses", "held_out"])
+    keep_run(options.pairs, PAIRS_RUN, [])
+    keep_run(options.cut, CUT_RUN, ["held_out"])
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     made = json.loads(RESULTS.with_name("starts.json").read_text())
     known = {name: run for name, run in made.items() if "-random-" in name and run["steps"] == STEPS} | known
@@ -69,6 +77,17 @@ def main() -> None:
     results = collect(RESULTS, options)
     show_means(results, [f"{task}-{start}" for task in TASKS for start in STARTS])
     print(json.dumps(results))
+
+
+def keep_run(folder: Path, kept: Path, curves: list[str]) -> None:
+    """Keep what a finished general distillation says of itself; nothing if it is not here."""
+    if not (folder / "result.json").exists():
+        return
+    run = json.loads((folder / "result.json").read_text("utf-8"))
+    run["model"] = str(folder / "student")  # not where it lies on this machine
+    kept.write_text(json.dumps(run, indent=2) + "\n", "utf-8")
+    for name in curves:
+        shutil.copyfile(folder / f"{name}.csv", kept.with_name(kept.name.replace("run.json", f"{name}.csv")))
 
 
 def learn(task: str, start: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
