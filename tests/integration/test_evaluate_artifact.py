@@ -75,7 +75,7 @@ def test_refusals(artifact: Path, encoder: Path, rows: Path, tmp_path: Path) -> 
         understudy.evaluate(artifact)
     with pytest.raises(ModelError, match="the artifact has fp32, int8"):
         understudy.evaluate(f"{artifact}:int9", settings={"data.dev": str(rows)})
-    with pytest.raises(ModelError, match="is no artifact, so it has no 'int8'"):
+    with pytest.raises(ModelError, match="is not an artifact, so it has no 'int8'"):
         understudy.evaluate(f"{encoder}:int8", task="classification", settings={"data.dev": str(rows)})
     with pytest.raises(ModelError, match="is an artifact already"):
         understudy.export(artifact, output_dir=tmp_path / "again")

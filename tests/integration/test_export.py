@@ -447,7 +447,7 @@ def test_a_manifest_that_is_no_json_or_not_there(shipped: tuple[Path, Path], tmp
     (folder / "artifact.json").write_text("{")
     with pytest.raises(ModelError, match="is not JSON"):
         Predictor(folder)
-    with pytest.raises(ModelError, match=r"is no artifact: it has no artifact\.json"):
+    with pytest.raises(ModelError, match=r"is not an artifact: it has no artifact\.json"):
         Predictor(shipped[0])
 
 

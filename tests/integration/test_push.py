@@ -151,7 +151,7 @@ def test_a_branch_and_a_private_repository(
     assert predictions("ada/hidden@v2", network) == expected
     on_main = run(["-m", "understudy", "predict", "ada/hidden", "x"], network)
     assert on_main.returncode == 2
-    assert "ada/hidden is no artifact: it has no artifact.json; it has .gitattributes." in on_main.stderr
+    assert "ada/hidden is not an artifact: it has no artifact.json; it has .gitattributes." in on_main.stderr
     without = network | {"HF_TOKEN": "", "HF_HOME": network["HF_HOME"] + "-other"}
     refused = run(["-m", "understudy", "predict", "ada/hidden@v2", "x"], without)
     assert refused.returncode == 2
@@ -192,7 +192,7 @@ def test_a_student_goes_up_and_loads_with_transformers(
     assert card.data.to_dict()["library_name"] == "transformers"
     assert "# student-of-reviews\n" in card.text
     assert 'AutoModelForSequenceClassification.from_pretrained("ada/student")' in card.text
-    # It is no artifact, and the message says how to make one.
+    # It is not an artifact, and the message says how to make one.
     refused = run(["-m", "understudy", "predict", "ada/student", "x"], network)
     assert refused.returncode == 2
     assert "ada/student is a model for transformers, not an artifact" in refused.stderr

@@ -56,7 +56,7 @@ def test_a_student_keeps_the_tokens_of_its_rows(teacher: Path, tmp_path: Path) -
     assert pipeline("text-classification", str(folder))("good film")[0]["label"] in ("pos", "neg")
     understudy.export(tmp_path / "small", output_dir=tmp_path / "artifact", int8=False, speed=False)
     assert (
-        f"It keeps {found['size']} of {found['of']} tokens"
+        f"The student keeps {found['size']} of {found['of']} tokens"
         in (tmp_path / "artifact" / "README.md").read_text()
     )
     predict = understudy.Predictor(tmp_path / "artifact")

@@ -105,7 +105,7 @@ def read_artifact(folder: Path) -> Artifact:
         raise ModelError(f"{folder} is a whole run. Its artifact is {inside}: give that.")
     if not file.is_file():
         raise ModelError(
-            f"{folder} is no artifact: it has no {ARTIFACT}. Make one of a student: understudy export "
+            f"{folder} is not an artifact: it has no {ARTIFACT}. Make one of a student: understudy export "
             f"{folder} --output-dir ARTIFACT"
         )
     try:
@@ -143,7 +143,7 @@ def split_form(name: str | Path) -> tuple[str, str | None]:
     if not folder or Path(name).exists() or not Path(folder).expanduser().is_dir():
         return str(name), None
     if not is_artifact(folder):
-        raise ModelError(f"{folder} is no artifact, so it has no {form!r}. Export it first.")
+        raise ModelError(f"{folder} is not an artifact, so it has no {form!r}. Export it first.")
     return folder, form
 
 

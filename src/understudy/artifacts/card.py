@@ -179,12 +179,12 @@ def describe_vocabulary(vocabulary: Mapping[str, float]) -> str:
     """Describe a smaller vocabulary in a sentence.
 
     >>> describe_vocabulary({"size": 8000, "of": 30522, "outside": 0.0031})
-    'It keeps 8,000 of 30,522 tokens; 0.31 % of the development tokens are read as smaller pieces.'
+    'The student keeps 8,000 of 30,522 tokens; 0.31 % of the development tokens are read as smaller pieces.'
     """
     outside = f"{100 * vocabulary['outside']:.2f} %"
     return (
-        f"It keeps {vocabulary['size']:,} of {vocabulary['of']:,} tokens; {outside} of the development "
-        "tokens are read as smaller pieces."
+        f"The student keeps {vocabulary['size']:,} of {vocabulary['of']:,} tokens; {outside} of the "
+        "development tokens are read as smaller pieces."
     )
 
 

@@ -75,4 +75,4 @@ def _no_artifact(repo: str, revision: str | None) -> str:
             f"understudy export {repo} --task … --data … --output-dir ARTIFACT"
         )
     shown = ", ".join(found[:5]) + (" …" if len(found) > 5 else "")
-    return f"{repo} is no artifact: it has no {ARTIFACT}; it has {shown or 'no files'}."
+    return f"{repo} is not an artifact: it has no {ARTIFACT}; it has {shown or 'no files'}."

@@ -73,9 +73,13 @@ def describe_loss(tried: Mapping[str, Any], tolerance: float) -> str:
     """Format the loss of a form: points, interval, and what is allowed.
 
     >>> describe_loss({"points_lost": 0.94, "interval": [-0.3, 2.2]}, 0.5)
-    'changes by -0.94 points (95 %: -2.20 to +0.30); 0.5 may be lost: it is more, but within chance'
+    'changes by -0.94 points (95 %: -2.20 to +0.30): more than the 0.5 that may be lost, but within chance'
     """
     # Adding 0 makes -0.0 a plain 0.
     lost, low, high = (0.0 - round(value, 2) + 0.0 for value in (tried["points_lost"], *tried["interval"]))
-    text = f"changes by {lost:+.2f} points (95 %: {high:+.2f} to {low:+.2f}); {tolerance:g} may be lost"
-    return f"{text}: it is more, but within chance" if tried["points_lost"] > tolerance else text
+    text = f"changes by {lost:+.2f} points (95 %: {high:+.2f} to {low:+.2f})"
+    if tolerance >= 100:  # anything may be lost
+        return text
+    if tried["points_lost"] > tolerance:
+        return f"{text}: more than the {tolerance:g} that may be lost, but within chance"
+    return f"{text}; {tolerance:g} may be lost"

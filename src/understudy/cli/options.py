@@ -24,9 +24,13 @@ TrainOption = Annotated[
 DevOption = Annotated[str | None, typer.Option("--dev", help="Your rows to score on.")]
 
 
-def _check_share(share: float | None) -> float | None:
-    if share is not None and not 0 < share < 1:
-        raise typer.BadParameter("it must be between 0 and 1, e.g. 0.1 for a tenth of the rows.")
+def _parse_share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise typer.BadParameter(f"{text} is not between 0 and 1. For a tenth of the rows: 0.1.")
     return share
 
 
@@ -34,7 +38,8 @@ SplitOption = Annotated[
     float | None,
     typer.Option(
         "--split",
-        callback=_check_share,
+        parser=_parse_share,
+        metavar="SHARE",
         help="Instead of --dev: the share of --train to hold out, e.g. 0.1.",
     ),
 ]

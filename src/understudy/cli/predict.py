@@ -141,6 +141,8 @@ def predict_command(
                 print(json.dumps(told | answer, ensure_ascii=False))
             else:
                 print(predictor.kind.show(answer))
+    if cut.total == 0:
+        typer.echo("There are no rows, so nothing was predicted.", err=True)
     for said in (empty.describe(), cut.describe()):
         if said is not None:
             typer.echo(said, err=True)
@@ -161,5 +163,8 @@ def _named(columns: Sequence[str], fields: Sequence[str]) -> dict[str, str]:
     given = dict(column.partition("=")[::2] for column in columns)
     wrong = sorted(set(given) - set(fields))
     if wrong:
-        raise DataError(f"--column must be FIELD=NAME with a field of {', '.join(fields)}; got {wrong[0]!r}.")
+        raise DataError(
+            f"--column must be FIELD=NAME, where FIELD is {' or '.join(fields)} and NAME a column of the "
+            f"file; got {wrong[0]!r} as FIELD. For example: --column {fields[0]}={given[wrong[0]] or 'NAME'}."
+        )
     return given

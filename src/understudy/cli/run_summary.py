@@ -65,7 +65,7 @@ def print_run(result: StageResult) -> None:
     """Print teacher against student, and where everything is."""
     from understudy.report.figures import busy_note, headline, main_models, speed_at
     from understudy.report.verdict import next_command
-    from understudy.timing.rounds import short_speed
+    from understudy.timing.rounds import say_size, short_speed
 
     content, console = result.content, Console(stderr=True, highlight=False)
     table = Table(title=f"{content['task']}: {result.output_dir}", title_justify="left")
@@ -76,7 +76,7 @@ def print_run(result: StageResult) -> None:
     for heading in (*metrics, "file", *(f"{batch} text{'s' * (batch != '1')}" for batch in batches)):
         table.add_column(heading, justify="right", overflow="fold")
     for place, one in enumerate(main_models(content)):  # two lines each, for narrow terminals
-        smaller = f"[dim]{one['times_smaller']:.1f}× smaller[/]" if place else ""
+        smaller = f"[dim]{say_size(one['times_smaller'], '×')}[/]" if place else ""
         faster = {b: f"[dim]{short_speed(speed_at(one, b))}[/]" if place else "" for b in one["busy"]}
         scores = [one["scores"][name] for name in metrics]
         table.add_row(

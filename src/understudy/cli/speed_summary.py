@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def print_bench(result: StageResult) -> None:
     """Print the size and memory of each model, then its times, and the machine."""
-    from understudy.timing.rounds import short_speed
+    from understudy.timing.rounds import say_size, short_speed
 
     content, console = result.content, Console(stderr=True, highlight=False)
     models, rows = content["models"], content["rows"]
@@ -26,9 +26,10 @@ def print_bench(result: StageResult) -> None:
         table.add_column(heading, justify="left" if heading == "score" else "right")
     shown = _last_parts(models)
     for name, one in models.items():  # two lines each, for narrow terminals
+        size = say_size(one["times_smaller"], "×") if name != next(iter(models)) else ""
         table.add_row(
             f"{shown[name]}\n[dim]{one['form']}, {one['parameters'] / 1e6:.1f}M[/]",
-            f"{one['bytes'] / 1e6:.1f} MB\n[dim]{one['times_smaller']:.1f}× smaller[/]",
+            f"{one['bytes'] / 1e6:.1f} MB\n[dim]{size}[/]",
             f"{one['peak_memory'] / 1e6:,.0f} MB",
             "\n".join(f"{metric} {value:.3f}" for metric, value in one["scores"].items()),
         )

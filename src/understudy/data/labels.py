@@ -61,7 +61,7 @@ def check_labels(
             if fold(name) not in known and close is not None:
                 lines.append(f"The data's {name!r} may be the model's {close!r}. If so, correct the file.")
         lines.append(
-            "Use a model fine-tuned on these labels, or name the data's labels with data.labels. If the rows "
+            "Rename the labels in the file to the model's, or use a model fine-tuned on these. If the rows "
             "are for another task, name it with --task."
         )
     raise ModelError("\n".join(lines))

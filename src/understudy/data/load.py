@@ -117,6 +117,13 @@ def load_data(
         split: _check(task, source, names, labelled=split != UNLABELLED) for split, source in sources.items()
     }
     reports = {split: report for split, (_, report) in checked.items()}
+    for split, source in sources.items():
+        if source.whole is not None and reports[split].num_read == 0:
+            raise DataError(
+                f"--split {settings.dev_share:g} leaves no row of {source.whole.name} to "
+                f"{'learn from' if split == 'train' else 'score on'}: there are too few. Use another "
+                "share, or --dev with a file of its own."
+            )
     refuse_if_unusable(list(reports.values()), allow_bad=settings.bad_rows == "drop")
     loaded = {split: _open(folder) for split, (folder, _) in checked.items()}
     _check_lists(task.kind, loaded)

@@ -187,10 +187,10 @@ def refuse_if_unusable(reports: Sequence[RowReport], *, allow_bad: bool = False)
             raise DataError(f"{report.source}: there are no rows. Check that this is the right file.")
     bad = [one.describe() for one in reports if one.num_bad and not (allow_bad and one.num_kept)]
     if bad:
-        remedy = (
-            "No usable rows are left."
-            if allow_bad
-            else f"Fix the {'files' if len(bad) > 1 else 'file'}, or skip these rows with --set "
-            "data.bad_rows=drop."
-        )
+        files = "files" if len(bad) > 1 else "file"
+        remedy = f"Fix the {files}, or skip these rows with --set data.bad_rows=drop."
+        if any(one.num_kept == 0 for one in reports):
+            remedy = (
+                "No usable rows are left. Check the columns, the labels, and whether --task is the right one."
+            )
         raise DataError("\n".join([*bad, remedy]))

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from understudy.errors import RecipeError
+from understudy.errors import RecipeError, did_you_mean
 from understudy.hub import check_model_name
 from understudy.kinds.tasks import DEFAULT_KIND, get_task
 from understudy.models.settings import override_sizes, student_settings, teacher_inside
 from understudy.recipe.distillation import Method
 from understudy.recipe.inputs import check_heads
 from understudy.recipe.library import shipped_recipes
-from understudy.recipe.load import build_recipe, load_recipe, parse_settings, without_none
+from understudy.recipe.load import build_recipe, load_recipe, no_task, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
 from understudy.workspace.recipes import saved_recipe, why_no_recipe
 
@@ -43,7 +43,9 @@ def distill_recipe(
     if method is None:
         method = named.method if named is not None and named.method is not None else "tinybert"
     if method not in get_args(Method):
-        raise RecipeError(f"--method must be one of {', '.join(get_args(Method))}; got {method!r}.")
+        meant = [one for one, prefix in PREFIXES.items() if prefix == method]
+        hint = f" Did you mean {meant[0]!r}?" if meant else did_you_mean(method, get_args(Method))
+        raise RecipeError(f"--method must be one of {', '.join(get_args(Method))}; got {method!r}.{hint}")
     if predictions is not None and method != "soft-labels":
         raise RecipeError("--predictions goes with --method soft-labels: a file has no layers to learn from.")
     teacher = teacher_inside(teacher) if teacher is not None else None
@@ -66,7 +68,7 @@ def distill_recipe(
     if task is None and recipe is None and "data.train" in settings:
         task = DEFAULT_KIND
     if task is None and recipe is None and teacher is not None:
-        raise RecipeError(f"--task or --recipe must be given, e.g. --task mrpc: {why_no_recipe(teacher)}.")
+        raise RecipeError(f"{no_task(given.get('data.source'))} {why_no_recipe(teacher)}.")
     built = build_recipe(PREFIXES[method], given, task=task, recipe=recipe, settings=settings)
     return built if known is None else with_data_of(built, known)
 

@@ -29,6 +29,7 @@ from understudy.workspace.objects import model_path
 logger = logging.getLogger(__name__)
 
 _BATCH = 1_000
+_MANY_OUTSIDE = 0.01  # of the development tokens
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,11 @@ def with_vocabulary(recipe: Recipe, prepared: Prepared) -> tuple[Recipe, Vocabul
         check_vocabulary(recipe.student.model, recipe.teacher)
     vocabulary = choose_vocabulary(settings, prepared, recipe)
     logger.info(describe_vocabulary(vocabulary.content))
+    if vocabulary.outside > _MANY_OUTSIDE:
+        logger.warning(
+            "That is much: keep more tokens with student.vocabulary.size, or let more texts like these "
+            "count, with --unlabelled or student.vocabulary.corpus."
+        )
     teacher = load_model(recipe.teacher, prepared.task, prepared.data.labels, fine_tuned=True)
     trim_model(teacher, vocabulary.kept)
     path = model_path(teacher, trim_tokenizer(load_tokenizer(recipe.teacher), vocabulary.kept))

@@ -26,8 +26,11 @@ class Estimate:
         """
         >>> str(Estimate(0.8512, 0.84, 0.863))
         '0.851 (0.840–0.863)'
+        >>> str(Estimate(-0.033, -0.115, 0.066))
+        '-0.033 (-0.115 to 0.066)'
         """
-        return f"{self.value:.3f} ({self.low:.3f}–{self.high:.3f})"
+        to = "–" if self.low >= 0 else " to "
+        return f"{self.value:.3f} ({self.low:.3f}{to}{self.high:.3f})"
 
     @property
     def half_width(self) -> float:

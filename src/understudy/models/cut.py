@@ -121,8 +121,8 @@ def choose_layers(choice: LayerChoice | Sequence[int], num_layers: int, num_sour
         )
     if num_layers > num_source:
         raise RecipeError(
-            f"a student cut from {num_source} layers has at most as many; got {num_layers}. Choose a smaller "
-            "one, or list its layers in student.layers, where a layer may be repeated."
+            f"a student of {num_layers} layers cannot be cut from a model of {num_source}. Choose fewer "
+            "layers (--student), or list them in student.layers, where a layer may be repeated."
         )
     if choice == "first":
         return tuple(range(1, num_layers + 1))
@@ -374,8 +374,8 @@ def check_fit(student: Any, source: Any) -> None:
         )
     for axis, size in _sizes(student).items():
         if size > _sizes(source)[axis]:
+            name = {"hidden": "width", "feed_forward": "feed-forward part"}.get(axis, "head size")
             raise RecipeError(
-                f"a cut can only be narrower: {axis.replace('_', ' ')} of the source is "
-                f"{_sizes(source)[axis]}, of the student {size}. Choose a "
-                "narrower student, or use student.init=random."
+                f"a cut can only be narrower than its source: the student's {name} is {size}, the source's "
+                f"{_sizes(source)[axis]}. Choose a narrower student (--student), or use student.init=random."
             )

@@ -221,8 +221,13 @@ def teacher_inside(model: str | Path) -> str | Path:
 
 
 def check_teacher(model: str | Path) -> None:
-    """Refuse a whole run as a teacher: it has two models or more."""
+    """Refuse a whole run as a teacher, because it has two models or more, and an exported model."""
     folder = Path(model).expanduser()
+    if (folder / "artifact.json").is_file():
+        raise ModelError(
+            f"{folder} is an exported model, which cannot be trained or learnt from. Pass the model that it "
+            "was exported from."
+        )
     # A run of several students has each of them in a folder, and a result beside these.
     runs = [folder, *(folder.glob("*/") if (folder / "result.json").is_file() else ())]
     students = [run for run in runs if (run / DISTILLED / STUDENT).is_dir()]
@@ -278,11 +283,12 @@ def close_shapes(name: str) -> list[str]:
 
     >>> close_shapes("tinybert4-312d")
     ['tinybert-4l-312d', 'tinybert-6l-312d']
-    >>> close_shapes("4l-312")
+    >>> close_shapes("4x312")
     ['4l-312d']
     """
-    if _FREE_SHAPE.fullmatch(f"{name}d"):  # 4l-312
-        return [f"{name}d"]
+    numbers = re.fullmatch(r"(\d+)\D+(\d+)\D*", name)
+    if numbers and _FREE_SHAPE.fullmatch(shape := f"{numbers[1]}l-{numbers[2]}d"):
+        return [shape]
     inside = [shape for shape in SHAPES if name.lower() in shape][:2]
     return inside or difflib.get_close_matches(name.lower(), SHAPES, n=2, cutoff=0.7)
 

@@ -92,7 +92,8 @@ def load_student(
     layers = choose_layers(choice, config.num_hidden_layers, source.config.num_hidden_layers)
     cut = cut_weights(student, source, layers, sample)
     if fit and settings.fit is not False and not cut.is_copy:
-        _fit(student, source, cut, settings.source or teacher, sample=sample, precision=precision)
+        name = Path(settings.source).name if settings.source is not None else "its teacher"
+        _fit(student, source, cut, name, sample=sample, precision=precision)
     if task is not None:
         task.kind.finish_cut(student, cut.hidden, source.config)
     return student, cut if source.config.hidden_size == teacher_config.hidden_size else None
@@ -135,7 +136,7 @@ def _load_saved(
         return student, None
     assert source is not None
     if fit is not None and settings.fit is not False:
-        fit(student, source, cut, teacher)
+        fit(student, source, cut, "its teacher")
     task.kind.finish_cut(student, cut.hidden, teacher_config)
     return student, cut
 
@@ -152,7 +153,7 @@ def _fit(
     student: PreTrainedModel,
     source: PreTrainedModel,
     cut: Cut,
-    name: str,
+    source_name: str,
     *,
     sample: Callable[[], Iterable[Mapping[str, Tensor]]],
     precision: torch.dtype,
@@ -162,10 +163,10 @@ def _fit(
         logger.info(
             "The student is fitted to %s on %s tokens: its hidden states differ by %.3g instead of %.3g "
             "(mean square).",
-            *(Path(name).name, f"{fitted.tokens:,}", fitted.after, fitted.before),
+            *(source_name, f"{fitted.tokens:,}", fitted.after, fitted.before),
         )
     else:
-        logger.info("The student stays as it was: least squares brings it no nearer to %s.", Path(name).name)
+        logger.info("The student stays as it was: least squares brings it no nearer to %s.", source_name)
 
 
 def base_config(settings: StudentSettings, teacher: str) -> Any:

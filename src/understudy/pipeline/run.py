@@ -258,7 +258,7 @@ def make_all(stages: Sequence[Stage], output_dir: Path) -> dict[str, float]:
             _note_seconds(output_dir, stage.name, round(time.monotonic() - before, 1))
         figures = stage.figures()
         took = f"in {_clock(time.monotonic() - before)}" if made else "unchanged, not made again"
-        logger.info("%s ✓ %s %s%s", place, stage.title, took, f": {figures}" if figures else "")
+        logger.info("%s ✓ %s (%s)%s", place, stage.title, took, f": {figures}" if figures else "")
     taken: dict[str, float] = _read_state(output_dir).get(SECONDS, {})
     return {stage.name: taken[stage.name] for stage in stages if stage.name in taken}
 

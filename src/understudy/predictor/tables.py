@@ -74,10 +74,12 @@ def read_file(
         known = trained.get(name, name)
         column = given.get(name, known if known in header else name)
         if column not in header:
+            if not header:
+                raise DataError(f"{file} is empty: there is no line with the names of the columns.")
             wanted = given.get(name, known)
             hint = did_you_mean(wanted, header)
             raise DataError(
-                f"{file} has no column {wanted}; it has {', '.join(header or ['none'])}.{hint} Say which "
+                f"{file} has no column {wanted}; it has {', '.join(header)}.{hint} Say which "
                 f"one it is: --column {name}=…"
             )
         columns[name] = column

@@ -51,7 +51,7 @@ def build_recipe(
     row = get_task(task) if task is not None else None
     if recipe is None:
         if row is None:
-            raise RecipeError("--task or --recipe must be given, e.g. --task mrpc.")
+            raise RecipeError(no_task(given.get("data.source")))
         recipe = f"{prefix}-{row.name}"
         if recipe not in shipped_recipes():
             recipe = f"{prefix}-{row.rows}"
@@ -91,6 +91,16 @@ def file_settings(
         "data.unlabelled": list(unlabelled) if unlabelled else None,
     }
     return {key: value for key, value in given.items() if value is not None}
+
+
+def no_task(data: str | None) -> str:
+    """Say how to name what is to be learnt, if neither a task nor a recipe does."""
+    if data is not None and Path(data).is_file():
+        return f"--data must be a folder or a hub name; got the file {data}. For a file of your own: --train."
+    return (
+        "there is no task to learn. Give --train with a file of your own, or name a task or a recipe, e.g. "
+        "--task mrpc (in Python: task=…, recipe=… or data of your own)."
+    )
 
 
 def without_none(options: Mapping[str, str | Path | None]) -> dict[str, Any]:

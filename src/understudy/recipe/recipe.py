@@ -28,7 +28,7 @@ from understudy.recipe.distillation import (
     SoftLabelSettings,
 )
 from understudy.recipe.whole_run import ExportSettings, FinetuneSettings
-from understudy.training.argument_names import check_training
+from understudy.training.argument_names import argument_types, check_training
 
 PrecisionName = Literal["auto", "bf16", "fp16", "fp32"]
 
@@ -431,7 +431,10 @@ def _explain(error: ValidationError) -> list[str]:
         if detail["type"] == "extra_forbidden":
             block = _BLOCKS.get(key.split(".")[0], Recipe) if "." in key else Recipe
             fields = block.model_fields
-            hint = did_you_mean(key.split(".")[-1], fields)
+            place, _, name = key.rpartition(".")
+            hint = did_you_mean(name, fields)
+            if place and "training" in fields and name in argument_types():
+                hint = f" Did you mean {place}.training.{name}?"
             lines.append(f"{key} is not a key.{hint} Allowed: {', '.join(fields)}.")
         elif detail["type"] == "missing":
             lines.append(f"{key} must be given, e.g. {key}: mrpc.")

@@ -33,7 +33,7 @@ from understudy.report.figures import (
 )
 from understudy.report.markup import safe, section, side_by_side, table, with_note
 from understudy.report.verdict import next_command
-from understudy.timing.rounds import short_speed
+from understudy.timing.rounds import say_size, short_speed
 from understudy.workspace.folders import AUGMENTED, EVALUATION, RECIPE, RESULT
 from understudy.workspace.predictions import PREDICTIONS, read_predictions
 
@@ -74,7 +74,8 @@ def _headline(folder: Path, summary: Mapping[str, Any]) -> str:
         title += f"<p class='{kind}'>{safe(verdict['alternative'])}</p>"
     if verdict["steps"]:
         command = next_command(folder, verdict["steps"][0], shown=folder.name)
-        title += f"<p>Next: <code>{safe(command)}</code></p>"
+        place = "" if verdict["steps"][0] == command else f" (in the folder that holds {safe(folder.name)})"
+        title += f"<p>Next{place}: <code>{safe(command)}</code></p>"
     title += f"<p class=lead>{safe(headline(summary))}</p>"
     busy = busy_note(summary)
     said_too = [*summary["notes"], *([busy] if busy is not None else [])]
@@ -99,7 +100,7 @@ def _choices(summary: Mapping[str, Any]) -> str:
             cells.append(with_note(value, f"{low} to {high}"))
         else:
             cells.append("")
-        smaller = f"{one['times_smaller']:.1f}× smaller" if place else ""
+        smaller = say_size(one["times_smaller"], "×") if place else ""
         cells.append(with_note(f"{one['bytes'] / 1e6:.1f} MB", smaller))
         faster = short_speed(speed_at(one, "1")) if place else ""
         cells.append(with_note(f"{one['milliseconds']['1']:.1f} ms", faster))
@@ -118,7 +119,7 @@ def _models(summary: Mapping[str, Any]) -> str:
             cells.append(with_note(f"{figure['value']:.3f}", f"{figure['low']:.3f}–{figure['high']:.3f}"))
         cells.append(f"{one['parameters'] / 1e6:.1f}M")
         # The teacher is the reference.
-        smaller = f"{one['times_smaller']:.1f}× smaller" if place else ""
+        smaller = say_size(one["times_smaller"], "×") if place else ""
         cells.append(with_note(f"{one['bytes'] / 1e6:.1f} MB", smaller))
         for batch in ("1", "32"):
             low, high = one["quartiles"][batch]
@@ -308,7 +309,7 @@ def _again(folder: Path, summary: Mapping[str, Any], distilled: Mapping[str, Any
     hashes = [[safe(name), f"<code>{safe(str(value))}</code>"] for name, value in distilled["hashes"].items()]
     parts = [
         f"<pre>{safe(command)}</pre>",
-        f"<p>From the folder above the run's, which has {safe(RECIPE)}; it is here:</p>",
+        f"<p>Run this in the folder that holds {safe(folder.name)}. {safe(RECIPE)} is:</p>",
         f"<details><summary>Recipe</summary><pre>{safe(recipe)}</pre></details>",
         "<details><summary>Hashes of what it was made from</summary>",
         table(["input", "hash"], hashes),

@@ -20,7 +20,7 @@ from understudy.report.figures import (
     shipped_form,
     speed_at,
 )
-from understudy.timing.rounds import say_speed
+from understudy.timing.rounds import say_size, say_speed
 from understudy.workspace.folders import RECIPE, TEACHER, TEACHER_INT8
 
 Level = Literal["ready", "close", "not ready"]
@@ -105,7 +105,7 @@ def judge_teacher_int8(summary: Mapping[str, Any], level: Level, tolerate: float
     low, value, high = (points(difference[name]) for name in ("low", "value", "high"))
     figures = (
         f"{metric} {model['scores'][metric]['value']:.3f} ({value} points, 95 %: {low} to {high}), "
-        f"{model['bytes'] / 1e6:.1f} MB ({model['times_smaller']:.1f} times smaller than the teacher), "
+        f"{model['bytes'] / 1e6:.1f} MB ({say_size(model['times_smaller'])} than the teacher), "
         f"{model['milliseconds']['1']:.1f} ms for one text ({say_speed(speed_at(model, '1'))})."
     )
     is_good = 100 * difference["low"] >= -tolerate

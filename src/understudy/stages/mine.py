@@ -113,7 +113,8 @@ def mine_from_recipe(
     folder = output_dir / FOUND
     folder.mkdir(exist_ok=True)
     started = time.perf_counter()
-    logger.info("Searching %.0f MB for text like %d texts", sum(files.values()) / 1e6, len(texts.queries))
+    megabytes = sum(files.values()) / 1e6
+    logger.info("Searching %.3g MB for text like %d texts", megabytes, len(texts.queries))
     found, counts = search_corpus(texts, settings, pieces, folder, engine, workers)
     rows = make_rows(found, texts.fields, recipe)
     balances = settings.balance and recipe.teacher is not None

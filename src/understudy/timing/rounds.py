@@ -117,6 +117,17 @@ def say_ratio(ratio: float, times: str = " times") -> str:
     return f"{two_digits(figure):.0f}{times} {faster}" if figure >= 10 else f"{figure:.2g}{times} {faster}"
 
 
+def say_size(ratio: float, times: str = " times") -> str:
+    """Put a ratio of sizes into words.
+
+    >>> [say_size(ratio) for ratio in (30.1, 1.0, 0.4)]
+    ['30.1 times smaller', 'as large', '2.5 times larger']
+    """
+    if 0.95 <= ratio < 1.05:
+        return "as large"
+    return f"{ratio:.1f}{times} smaller" if ratio > 1 else f"{1 / ratio:.1f}{times} larger"
+
+
 def say_speed(figures: Mapping[str, Any]) -> str:
     """Put a model's speed-up into words, or say that the machine was too busy to tell.
 
@@ -140,9 +151,12 @@ def short_speed(figures: Mapping[str, Any]) -> str:
     '16× faster'
     >>> short_speed({"times_faster": None, "cpu_times_faster": 17.0})
     'busy, CPU 17×'
+    >>> short_speed({"times_faster": None, "cpu_times_faster": 0.09})
+    'busy, CPU 1/11'
     """
     if figures["times_faster"] is not None:
         return say_ratio(figures["times_faster"], "×")
     if figures["cpu_times_faster"] is not None:
-        return f"busy, CPU {two_digits(figures['cpu_times_faster']):g}×"
+        ratio = figures["cpu_times_faster"]
+        return f"busy, CPU {two_digits(ratio):g}×" if ratio >= 0.95 else f"busy, CPU 1/{1 / ratio:.2g}"
     return "busy"

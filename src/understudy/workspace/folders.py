@@ -132,7 +132,9 @@ def check_artifact_folder(folder: Path, *, overwrite: bool) -> None:
     is_artifact = (folder / ARTIFACT).is_file()
     if folder.is_dir() and any(folder.iterdir()) and not (is_artifact and overwrite):
         remedy = (
-            "Use --overwrite to replace it, or another" if is_artifact else "It is no artifact: use another"
+            "Use --overwrite to replace it, or another"
+            if is_artifact
+            else "It is not an artifact: use another"
         )
         raise OutputError(f"{folder} is there already. {remedy} --output-dir.")
 

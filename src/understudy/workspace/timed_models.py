@@ -52,8 +52,8 @@ def find_models(model: str) -> list[TimedModel]:
     """Return a folder's model, or those of an artifact."""
     if Path(model).suffix == ".json" or _is_bench(Path(model) / RESULT):
         raise RecipeError(
-            f"{model} holds figures of another run. Machines and moments differ: give the models themselves, "
-            "and they are measured together."
+            f"{model} holds figures of another run. Times of different runs cannot be compared. Give the "
+            "models themselves, and they are measured together."
         )
     folder, form = split_form(model)
     if (Path(folder) / STATE).is_file():

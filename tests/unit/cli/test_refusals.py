@@ -65,6 +65,10 @@ MISTAKES = {
     ),
     "columns": ("run encoder --train other.csv --split 0.5 --output-dir o", "cannot tell which column"),
     "method": ("distill teacher --method tinybird --task sst2 --output-dir o", "--method must be one of"),
+    "method by its recipes": (
+        "distill teacher --method pkd --task sst2 --output-dir o",
+        "Did you mean 'patient'?",
+    ),
     "task": ("finetune encoder --task sst3 --data glue --output-dir o", "Did you mean 'sst2'?"),
     "both dev and split": (
         "run encoder --train rows.csv --dev rows.csv --split 0.5 --output-dir o",
@@ -75,8 +79,26 @@ MISTAKES = {
         "text and label must be different columns; both are 'review'",
     ),
     "split in percent": (
-        "run encoder --train rows.csv --split 10 --output-dir o",
-        "it must be between 0 and 1",
+        "run encoder --train rows.csv --split 10% --output-dir o",
+        "10% is not between 0 and 1",
+    ),
+    "file as data": ("run encoder --data rows.csv --output-dir o", "For a file of your own: --train"),
+    "no task": ("run encoder --output-dir o", "there is no task to learn. Give --train"),
+    "misspelt shape": (
+        "run encoder --train rows.csv --split 0.5 --student 4x312 --output-dir o",
+        "got '4x312'. Did you mean 4l-312d?",
+    ),
+    "artifact as teacher": (
+        "distill artifact --task sst2 --data glue --student 2l-8d --output-dir o",
+        "artifact is an exported model, which cannot be trained",
+    ),
+    "artifact in a run": (
+        "run artifact --train rows.csv --split 0.5 --student 2l-8d --output-dir o",
+        "artifact is an exported model, which cannot be trained",
+    ),
+    "training argument in its stage": (
+        "run encoder --train rows.csv --split 0.5 --set prediction.learning_rate=1 --output-dir o",
+        "Did you mean prediction.training.learning_rate?",
     ),
     "no model": ("run --train rows.csv --split 0.5 --output-dir o", "a model must be given"),
     "full folder": (
@@ -96,7 +118,7 @@ MISTAKES = {
     "export an artifact": ("export artifact --output-dir o", "artifact is an artifact already"),
     "full folder of an artifact": (
         "export encoder --task sst2 --output-dir encoder",
-        "encoder is there already. It is no artifact",
+        "encoder is there already. It is not an artifact",
     ),
     "export": ("export encoder --task sst3 --output-dir o", "Did you mean 'sst2'?"),
     "recipe of a plan": ("plan desk-sst", "Did you mean desk-sst2"),

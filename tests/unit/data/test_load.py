@@ -93,6 +93,21 @@ def test_bad_rows_of_all_files_are_reported_together(tmp_path: Path) -> None:
     assert message.endswith("Fix the files, or skip these rows with --set data.bad_rows=drop.")
 
 
+def test_rows_that_are_all_bad_are_not_to_be_skipped(tmp_path: Path) -> None:
+    """As where the labels of the file are not those of the task."""
+    file = write(tmp_path / "a.csv", "text,label\na,x\nb,y\n")
+    with pytest.raises(DataError, match=r"(?s)2 of 2 rows are bad.*whether --task is the right one") as error:
+        load_data(get_task("sst2"), DataSettings(train=file), ["train"])
+    assert "drop" not in str(error.value)
+
+
+@pytest.mark.parametrize(("share", "what"), [(0.01, "score on"), (0.99, "learn from")])
+def test_a_share_of_too_few_rows_is_refused(share: float, what: str, tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", "text,label\na,x\nb,y\n")
+    with pytest.raises(DataError, match=rf"--split {share} leaves no row of .*a\.csv to {what}"):
+        load_data(get_task("classification"), DataSettings(train=file, dev_share=share), ["train", "dev"])
+
+
 def test_numbers_of_rows_are_no_texts(tmp_path: Path) -> None:
     rows = "".join(f"{number},text {number},{number % 2}\n" for number in range(100))
     file = write(tmp_path / "a.csv", f"id,message,mood\n{rows}")

@@ -221,7 +221,7 @@ def test_layers(choice: Any, student: int, source: int, expected: tuple[int, ...
     ("choice", "student", "message"),
     [
         ("middle", 3, "must be first, spaced, last or a list; got 'middle'"),
-        ("first", 13, "cut from 12 layers has at most as many; got 13"),
+        ("first", 13, "13 layers cannot be cut from a model of 12"),
         ([1, 2], 3, r"for each of the student's 3; got \[1, 2\]"),
         ([1, 2, 13], 3, "one of 12 layers"),
     ],
@@ -233,7 +233,7 @@ def test_bad_layers(choice: Any, student: int, message: str) -> None:
 
 def test_what_cannot_be_cut() -> None:
     source = make("bert")
-    with pytest.raises(RecipeError, match="hidden of the source is 24, of the student 30"):
+    with pytest.raises(RecipeError, match="the student's width is 30, the source's 24"):
         cut_weights(make("bert", hidden_size=30), source, range(1, 13), sample)
     with pytest.raises(RecipeError, match="must be of that family; got roberta"):
         cut_weights(make("roberta"), source, range(1, 13), sample)

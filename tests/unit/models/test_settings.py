@@ -30,3 +30,9 @@ def test_a_run_of_several_students_is_none_but_any_folder_of_runs_is_no_run(runs
     (runs / "result.json").write_text("{}")
     with pytest.raises(ModelError, match=f"{runs} is a whole run. Its teacher is {runs / 'teacher'}, its"):
         check_teacher(runs)
+
+
+def test_an_exported_model_is_no_teacher(tmp_path: Path) -> None:
+    (tmp_path / "artifact.json").write_text("{}")
+    with pytest.raises(ModelError, match="is an exported model, which cannot be trained or learnt from"):
+        check_teacher(tmp_path)
