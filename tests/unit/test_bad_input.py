@@ -36,6 +36,7 @@ def choice(**changes: Any) -> str:
 REMEDIES = (
     "Fix the file, or skip these rows with --set data.bad_rows=drop",
     "Check that",
+    "Check the columns",
     "Close it",
     "Name another",
     "Rename",
@@ -58,7 +59,7 @@ BAD_ROWS: Mapping[str, tuple[str, str, str | bytes, tuple[str, ...]]] = {
         ("line 2", "got 'entailmet'. Did you mean 'entailment'?"),
     ),
     "hidden test label": ("sst2", "t.jsonl", '{"sentence": "a", "label": -1}\n', ("line 1", "'-1'")),
-    "too few columns": ("sst2", "t.tsv", "sentence\tlabel\nfilm\n", ("line 2", "has 1 columns")),
+    "too few columns": ("sst2", "t.tsv", "sentence\tlabel\nfilm\n", ("line 2", "has 1 column,")),
     "too many columns": ("sst2", "t.tsv", "sentence\tlabel\na\tb\t1\n", ("line 2", "has 3 columns")),
     "header is missing": ("sst2", "t.tsv", GOOD, ("cannot tell", "data.columns.text")),
     "no rows": ("sst2", "t.tsv", "sentence\tlabel\n", ("t.tsv",)),
@@ -126,7 +127,7 @@ BAD_ROWS: Mapping[str, tuple[str, str, str | bytes, tuple[str, ...]]] = {
     "other number of choices": (
         "race", "t.jsonl", choice() + choice(choices=["a", "b", "c"]), ("line 2", "has 3 choices"),
     ),
-    "tag is missing": ("conll2003", "t.conll", "Anna I-PER\nruns\n", ("line 2 has 1 columns",)),
+    "tag is missing": ("conll2003", "t.conll", "Anna I-PER\nruns\n", ("line 2 has 1 column,",)),
     "words without tags": ("conll2003", "t.conll", "Anna\nruns\n", ("a word and a tag are needed",)),
     "unknown tag": ("conll2003", "t.conll", "Anna I-ANIMAL\n", ("line 1", "'B-ANIMAL'")),
     "BIOES tags": ("conll2003", "t.conll", "Anna S-PER\n", ("line 1", "O, B-… or I-…", "'S-PER'")),

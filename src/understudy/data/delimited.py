@@ -35,7 +35,8 @@ def read_table(path: Path, encoding: str, *, header: bool) -> Iterator[RawRow]:
         if not record or (record == [""] and is_tsv(path)):
             continue  # a blank line, usually the last; in a .csv, "" is a cell
         if len(record) != len(names):
-            detail = f"has {len(record)} columns, the first line has {len(names)}"
+            columns = f"{len(record)} column{'s' * (len(record) != 1)}"
+            detail = f"has {columns}, the first line has {len(names)}"
             yield RawRow(where, problem=Problem("wrong number of columns", detail))
         else:
             yield RawRow(where, dict(zip(names, record, strict=True)))

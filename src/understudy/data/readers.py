@@ -121,7 +121,7 @@ def read_conll(path: Path, encoding: str) -> Iterator[RawRow]:
             expected = f"the first has {width}" if width > 1 else "a word and a tag are needed"
             problem = Problem(
                 "wrong number of columns",
-                f"line {number} has {len(parts)} columns, {expected}",
+                f"line {number} has {len(parts)} column{'s' * (len(parts) != 1)}, {expected}",
             )
             continue
         words.append(parts[0])

@@ -128,7 +128,8 @@ def _check_vectors(settings: PredictionSettings, size: int | None) -> None:
 def _describe_student(recipe: Recipe, student: PreTrainedModel) -> str:
     """Describe a student's size and start."""
     config, settings = student.config, recipe.student
-    size = f"{config.num_hidden_layers} layers of {config.hidden_size}, {student.num_parameters() / 1e6:.1f}M"
+    layers = f"{config.num_hidden_layers} layer{'s' * (config.num_hidden_layers != 1)}"
+    size = f"{layers} of {config.hidden_size}, {student.num_parameters() / 1e6:.1f}M"
     if settings.start == "cut":
         chosen = settings.layers or "spaced"
         return f"{size} parameters, cut from {settings.source or 'its teacher'} (layers: {chosen})"

@@ -39,7 +39,8 @@ def name_fields(given: Any, fields: Sequence[str], *, also: Sequence[str] = ()) 
         return {fields[0]: given}
     if isinstance(given, Sequence) and not isinstance(given, bytes):
         if len(given) != len(fields):
-            raise DataError(f"a row has {len(fields)} texts ({', '.join(fields)}); got {len(given)}.")
+            texts = f"{len(fields)} text{'s' * (len(fields) != 1)} ({', '.join(fields)})"
+            raise DataError(f"a row must have {texts}; got {len(given)}.")
         return dict(zip(fields, given, strict=True))
     raise DataError(
         f"a row must be a string, a tuple or a mapping of {', '.join(fields)}; got {type(given).__name__}."

@@ -238,11 +238,16 @@ def test_balance(values: dict[str, Any], tmp_path: Path, encoder: Path) -> None:
     assert "balance" not in {one.check for one in weighed}
     plain = {"teacher": None, "finetune": {"model": str(encoder)}}
     assert "--set finetune.class_weights=balanced" in found(values, tmp_path, "balance", **plain).message
+    for name, times in (("once", 1), ("twice", 2)):  # once is a mistake
+        rare = [*few, *[("a great film", "godo")] * times]
+        values["data"]["train"] = write_rows(tmp_path / f"{name}.csv", rare)
+        noted = {one.check for one in findings(values, tmp_path, **plain)}
+        assert ("balance" in noted) == (name == "twice")
     plain["finetune"] = {"model": str(encoder), "class_weights": "balanced"}
     assert "balance" not in {one.check for one in findings(values, tmp_path, **plain)}
     one = found(values, tmp_path, "class_weights", **soft, class_weights={"possitive": 2, "neg": 1})
     assert one.level == "error"
-    assert "no label is 'possitive'; they are neg, pos." in one.message
+    assert "no label is 'possitive'; they are godo, neg, pos." in one.message
 
 
 def test_rows_in_balance_are_not_noted(values: dict[str, Any], tmp_path: Path) -> None:

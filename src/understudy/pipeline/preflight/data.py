@@ -162,7 +162,8 @@ def check_balance(planned: PlannedRun) -> Iterator[Finding]:
         return
     counts = Counter(planned.data.splits["train"][kind.label_field][:]).most_common()
     (most, many), (least, few) = counts[0], counts[-1]
-    if labels is None or many < _UNEQUAL * few:
+    # A label that occurs once is a mistake, or too rare to weigh as much as the others.
+    if labels is None or many < _UNEQUAL * few or few == 1:
         return
     if not planned.fine_tuned:
         advice = "--set finetune.class_weights=balanced weights them equally while the teacher is fine-tuned"
