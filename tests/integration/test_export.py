@@ -475,6 +475,10 @@ def test_predictions_from_the_shell(shipped: tuple[Path, Path], tmp_path: Path) 
     assert len(answers) == 4  # an empty line is a text, and so is one that only looks like JSON
 
     (tmp_path / "rows.csv").write_text('id,text\n1,good film\n2,"bad, bad film"\n')
+    (tmp_path / "none.csv").write_text("text,label\n")
+    done = run.invoke(app, ["predict", folder, "--file", str(tmp_path / "none.csv")])
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "There are no rows, so nothing was predicted." in done.stderr
     done = run.invoke(app, ["predict", folder, "--file", str(tmp_path / "rows.csv"), "--with-texts"])
     (tmp_path / "labelled.jsonl").write_text(done.stdout)
     settings = DataSettings(train=str(tmp_path / "labelled.jsonl"))

@@ -33,6 +33,12 @@ def read(file: Path, fields: tuple[str, ...] = TEXT, **options: object) -> Recor
     return read_file(file, fields, **{"given": {}, "trained": {}, **options})  # type: ignore[arg-type]
 
 
+def test_an_empty_file_is_called_empty(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").touch()
+    with pytest.raises(DataError, match=r"a\.csv is empty: there is no line with the names"):
+        read(tmp_path / "a.csv")
+
+
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
 def test_a_table_in_any_encoding(encoding: str, delimiter: str, tmp_path: Path) -> None:
