@@ -58,11 +58,13 @@ def check_timed(models: Sequence[str]) -> None:
     from understudy.artifacts.artifact import is_artifact, read_artifact, split_form
     from understudy.errors import require
     from understudy.hub import check_model_name
+    from understudy.workspace.folders import refuse_figures
 
     require("torch")
     for model in models:
+        refuse_figures(model)
         folder, form = split_form(model)
         if is_artifact(folder):
             read_artifact(Path(folder).expanduser()).choose(form)
-        elif Path(model).suffix != ".json":  # figures of another run are refused with a reason
+        else:
             check_model_name(folder, "the model")

@@ -27,9 +27,12 @@ def people_on_stderr() -> Iterator[None]:
     transformers.logging.set_verbosity(logging.ERROR)
     transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # loading takes only seconds
     datasets.disable_progress_bars()  # so does mapping
-    console, handler = Console(stderr=True), logging.StreamHandler(sys.stderr)
-    if console.is_terminal:  # in a file, a line stays a line
+    console = Console(stderr=True)
+    handler: logging.Handler
+    if console.is_terminal:
         handler = RichHandler(console=console, show_time=False, show_path=False, show_level=False)
+    else:  # in a file, a line stays a line
+        handler = logging.StreamHandler(sys.stderr)
     ours = logging.getLogger("understudy")
     ours.addHandler(handler)
     ours.setLevel(logging.INFO)

@@ -57,11 +57,12 @@ def mine_command(
     again to resume.
     """
     from understudy.cli.checks import check_early
-    from understudy.distillation.recipes import mine_recipe
+    from understudy.distillation.recipes import check_mine, mine_recipe
 
     given: dict[str, Any] = {"teacher": teacher, "encoder": encoder, "task": task, "data": data}
     given |= {"recipe": recipe, "settings": settings or ()}
     check_early(lambda: mine_recipe(sources, **given), output_dir)
+    check_mine(mine_recipe(sources, **given))
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_mined

@@ -29,9 +29,11 @@ def plan_command(
     import json
 
     from understudy.cli.checks import check_early
+    from understudy.recipe.inputs import check_planned
     from understudy.recipe.load import load_recipe
 
     check_early(lambda: load_recipe(recipe, settings or ()))
+    check_planned(load_recipe(recipe, settings or ()))
 
     from understudy.cli.console import people_on_stderr
     from understudy.cli.run_summary import print_plan

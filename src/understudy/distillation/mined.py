@@ -13,12 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from understudy.augmentation.settings import AugmentSettings
 from understudy.augmentation.shards import load_masked_words
 from understudy.data.documents import Piece
 from understudy.data.load import load_unlabelled
 from understudy.data.settings import DataSettings
-from understudy.errors import DataError, RecipeError
+from understudy.errors import DataError
 from understudy.evaluation.score import predict_logits
 from understudy.jobs import Engine
 from understudy.mining.found import Found, count_sentences, drop_duplicates, embed_all, merge_found
@@ -35,29 +34,6 @@ from understudy.workspace.corpus_shards import run_pass
 from understudy.workspace.splits import split_of
 
 _CANDIDATES = "candidates.parquet"
-
-
-def check_mine(recipe: Recipe) -> MineSettings:
-    """Return the block of a recipe for mining, or say what it lacks."""
-    settings = recipe.mine
-    if settings is None or not settings.sources:
-        raise RecipeError("mine.sources must be given: files, folders or hub datasets of text.")
-    if recipe.task is None:
-        raise RecipeError("--task must be given, e.g. --task mrpc; or a teacher that knows its task.")
-    if settings.encoder is None:
-        raise RecipeError("mine.encoder or a teacher must be given: a folder or a hub name.")
-    if not settings.pairs.shares:
-        raise RecipeError("mine.pairs leaves no pairs to make: every share is 0.")
-    varies = settings.pairs.augmented > 0
-    if varies and (recipe.augment is None or recipe.augment.model is None):
-        raise RecipeError("mine.pairs.augmented needs augment.model: a masked language model.")
-    if recipe.augment is not None and not varies:
-        raise RecipeError("augment has no effect without a share of mine.pairs.augmented.")
-    for name in ("variants", "vectors", "vector_words", "entities"):
-        default = AugmentSettings.model_fields[name].default
-        if recipe.augment is not None and getattr(recipe.augment, name) != default:
-            raise RecipeError(f"augment.{name} has no effect on mine: a sentence gets one variant.")
-    return settings
 
 
 def search_corpus(

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from understudy.augmentation.settings import AugmentSettings
 from understudy.errors import RecipeError, did_you_mean
 from understudy.hub import check_model_name
 from understudy.kinds.tasks import DEFAULT_KIND, get_task
+from understudy.mining.settings import MineSettings
 from understudy.models.settings import override_sizes, student_settings, teacher_inside
 from understudy.recipe.distillation import Method
 from understudy.recipe.inputs import check_heads
@@ -167,6 +169,29 @@ def mine_recipe(
     # The rows that the teacher was fine-tuned on; what it may have learnt from besides is not searched for.
     without = ("unlabelled", "labelled_share", "augmented")
     return built if known is None else with_data_of(built, known, without=without)
+
+
+def check_mine(recipe: Recipe) -> MineSettings:
+    """Return the block of a recipe for mining, or say what it lacks."""
+    settings = recipe.mine
+    if settings is None or not settings.sources:
+        raise RecipeError("mine.sources must be given: files, folders or hub datasets of text.")
+    if recipe.task is None:
+        raise RecipeError("--task must be given, e.g. --task mrpc; or a teacher that knows its task.")
+    if settings.encoder is None:
+        raise RecipeError("mine.encoder or a teacher must be given: a folder or a hub name.")
+    if not settings.pairs.shares:
+        raise RecipeError("mine.pairs leaves no pairs to make: every share is 0.")
+    varies = settings.pairs.augmented > 0
+    if varies and (recipe.augment is None or recipe.augment.model is None):
+        raise RecipeError("mine.pairs.augmented needs augment.model: a masked language model.")
+    if recipe.augment is not None and not varies:
+        raise RecipeError("augment has no effect without a share of mine.pairs.augmented.")
+    for name in ("variants", "vectors", "vector_words", "entities"):
+        default = AugmentSettings.model_fields[name].default
+        if recipe.augment is not None and getattr(recipe.augment, name) != default:
+            raise RecipeError(f"augment.{name} has no effect on mine: a sentence gets one variant.")
+    return settings
 
 
 def run_recipe_name(

@@ -27,6 +27,7 @@ from understudy.planning.steps import (
     save_untrained,
 )
 from understudy.planning.text import cost_of_augmentation, cost_of_corpus
+from understudy.recipe.inputs import check_planned
 from understudy.recipe.parts import distill_part, teacher_part
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
@@ -85,6 +86,7 @@ def plan_from_recipe(recipe: Recipe, *, seconds: float = 30.0) -> dict[str, Any]
 
 
 def _measure(recipe: Recipe, folder: Path, seconds: float) -> Cost:
+    check_planned(recipe)
     if recipe.augment is not None:
         return cost_of_augmentation(recipe, folder, seconds)
     if recipe.run == "corpus":
@@ -100,10 +102,6 @@ def _measure(recipe: Recipe, folder: Path, seconds: float) -> Cost:
 
 def _measure_both(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     """Estimate a whole run from an encoder: its fine-tuning, then the distillation of such a teacher."""
-    if recipe.finetune is None or recipe.finetune.model is None:
-        raise RecipeError(
-            "finetune.model must be given: an encoder, e.g. --set finetune.model=bert-base-uncased."
-        )
     first = teacher_part(recipe)
     teacher = cost_of_finetuning(first, folder / "teacher", seconds / 2)
     with _rows_announced():

@@ -172,8 +172,7 @@ def _mean_length(prepared: Prepared) -> float:
 
 def cost_of_finetuning(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     """Estimate fine-tuning a teacher."""
-    if recipe.model is None:
-        raise RecipeError("model must be given: a folder or a hub name, e.g. --set model=bert-base-uncased.")
+    assert recipe.model is not None  # the recipe was checked
     arguments = build_arguments(choose_on_dev(recipe.training, recipe.task_definition), folder)
     prepared = prepare(recipe, recipe.model, arguments)
     batch = whole_batch(arguments)
@@ -215,8 +214,7 @@ def cost_of_distillation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
             "a recipe with soft_labels.predictions cannot be planned: a sample is not the file's."
         )
     teacher = recipe.teacher
-    if teacher is None:
-        raise RecipeError("teacher must be given: a folder or a hub name, e.g. --set teacher=teachers/mrpc.")
+    assert teacher is not None  # the recipe was checked
     model = recipe.student.model
     if recipe.student.start == "cut" or (model is not None and saved_cut(model) is not None):
         # The fit is left out: it changes weights, and they do not change what a step costs.

@@ -20,10 +20,30 @@ from understudy.data.sources import (
 )
 from understudy.data.task import Task
 from understudy.data.unlabelled import unlabelled_files, unlabelled_source
+from understudy.errors import RecipeError
 from understudy.files import check_text_source
 from understudy.hub import check_model_name
 from understudy.models.settings import StudentSettings, check_start, check_teacher, check_width, parse_shape
 from understudy.recipe.recipe import Recipe
+
+
+def check_planned(recipe: Recipe) -> None:
+    """Refuse a recipe to plan that names no model."""
+    wanted: dict[str, tuple[object, str]] = {}
+    if recipe.augment is not None or recipe.run == "corpus":
+        return  # these have their own checks, with other inputs
+    if recipe.run == "general":
+        wanted["teacher"] = recipe.teacher, "a pretrained encoder, e.g. --set teacher=bert-base-uncased"
+    elif recipe.run is None:
+        wanted["model"] = recipe.model, "an encoder, e.g. --set model=bert-base-uncased"
+    elif recipe.finetune is not None:
+        encoder = "an encoder, e.g. --set finetune.model=bert-base-uncased"
+        wanted["finetune.model"] = recipe.finetune.model, encoder
+    elif recipe.soft_labels is None or recipe.soft_labels.predictions is None:
+        wanted["teacher"] = recipe.teacher, "a fine-tuned model, e.g. --set teacher=teachers/mrpc"
+    for key, (model, what) in wanted.items():
+        if model is None:
+            raise RecipeError(f"{key} must be given: {what}.")
 
 
 def check_inputs(recipe: Recipe) -> None:

@@ -16,14 +16,13 @@ from understudy.data.load import announce, load_data
 from understudy.data.settings import without_unlabelled
 from understudy.data.sources import AUGMENTED_ROWS, dev_splits
 from understudy.distillation.mined import (
-    check_mine,
     check_models,
     count_groups,
     make_rows,
     predicted_groups,
     search_corpus,
 )
-from understudy.distillation.recipes import mine_recipe
+from understudy.distillation.recipes import check_mine, mine_recipe
 from understudy.files import hash_file, write_atomically
 from understudy.jobs import Engine, check_engine
 from understudy.mining.rows import balanced_places

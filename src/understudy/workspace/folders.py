@@ -12,7 +12,7 @@ import yaml
 
 from understudy.artifacts.artifact import ARTIFACT
 from understudy.data.sources import AUGMENTED_ROWS
-from understudy.errors import OutputError
+from understudy.errors import OutputError, RecipeError
 from understudy.files import write_atomically
 from understudy.models.settings import STUDENT
 from understudy.recipe.load import apply_settings
@@ -191,3 +191,14 @@ def start_output(output_dir: Path, recipe: Recipe, hashes: Mapping[str, str], *,
         ) from None
     write_atomically(output_dir / RECIPE, recipe.to_yaml())
     write_atomically(saved, inputs)
+
+
+def refuse_figures(model: str) -> None:
+    """Refuse the result of an earlier timing where models to time are needed."""
+    result = Path(model) / RESULT
+    is_timing = result.is_file() and json.loads(result.read_text("utf-8")).get("stage") == "bench"
+    if Path(model).suffix == ".json" or is_timing:
+        raise RecipeError(
+            f"{model} holds figures of another run. Times of different runs cannot be compared. Give the "
+            "models themselves, and they are measured together."
+        )

@@ -11,7 +11,7 @@ from typing import Any
 from understudy.artifacts.artifact import is_artifact, read_artifact, split_form
 from understudy.artifacts.onnx import input_names
 from understudy.data.kind import Kind
-from understudy.errors import ModelError, RecipeError
+from understudy.errors import ModelError
 from understudy.kinds import get_kind, kind_names
 from understudy.kinds.tasks import get_task, task_names
 from understudy.models.pretrained import (
@@ -23,7 +23,7 @@ from understudy.models.pretrained import (
 )
 from understudy.models.settings import student_inside
 from understudy.timing.measure import Candidate
-from understudy.workspace.folders import RESULT, STATE
+from understudy.workspace.folders import RESULT, STATE, refuse_figures
 from understudy.workspace.models import refuse_unfinished
 from understudy.workspace.recipes import saved_recipe
 from understudy.workspace.runners import open_artifact, open_folder
@@ -50,11 +50,7 @@ class TimedModel:
 
 def find_models(model: str) -> list[TimedModel]:
     """Return a folder's model, or those of an artifact."""
-    if Path(model).suffix == ".json" or _is_bench(Path(model) / RESULT):
-        raise RecipeError(
-            f"{model} holds figures of another run. Times of different runs cannot be compared. Give the "
-            "models themselves, and they are measured together."
-        )
+    refuse_figures(model)
     folder, form = split_form(model)
     if (Path(folder) / STATE).is_file():
         raise ModelError(
@@ -63,10 +59,6 @@ def find_models(model: str) -> list[TimedModel]:
     if is_artifact(folder):
         return _forms(folder, form)
     return [_torch_model(local_folder(str(student_inside(folder))), folder)]
-
-
-def _is_bench(result: Path) -> bool:
-    return result.is_file() and json.loads(result.read_text("utf-8")).get("stage") == "bench"
 
 
 def _forms(folder: str, form: str | None) -> list[TimedModel]:
