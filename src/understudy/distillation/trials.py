@@ -88,15 +88,16 @@ def train_trials(
     base = build_arguments({"seed": recipe.seed, **plan.settings.training}, output_dir / TRAINING_FOLDER)
     train = plan.train()
 
+    stage = f"{plan.shared.current}, {output_dir.name}" if plan.shared is not None else output_dir.name
     total = math.prod(len(values) for values in plan.settings.search.values())
     if total > 1 and base.should_save:
         names = ", ".join(plan.settings.search)
-        logger.info("%s: a search of %d trials over %s", output_dir.name, total, names)
+        logger.info("%s: a search of %d trials over %s", stage, total, names)
 
     def run(number: int, values: Mapping[str, Any]) -> float:
         if total > 1 and base.should_save:
             shown = ", ".join(f"{name} {value}" for name, value in values.items())
-            logger.info("%s: trial %d of %d: %s", output_dir.name, number + 1, total, shown)
+            logger.info("%s: trial %d of %d: %s", stage, number + 1, total, shown)
         try:
             folder = output_dir / TRIALS / str(number)
             return _run_trial(recipe, plan, prepared, train, folder, start, values)
