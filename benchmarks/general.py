@@ -8,6 +8,8 @@ and STS-B.
     understudy corpus ../shared/assets/wiki --tokenizer ../shared/assets/bert-12l-384h-mlm \
         --output-dir corpora/wiki --workers 2
     understudy general ../shared/assets/bert-12l-384h-mlm --recipe desk-general --corpus corpora/wiki \
+        --set student.init=random --set general.training.learning_rate=0.001 \
+        --set general.training.max_steps=4500 --set general.training.eval_steps=500 \
         --output-dir students/general
     understudy corpus ../shared/assets/wiki --tokenizer ../shared/assets/bert-12l-384h-mlm \
         --set corpus.pairs=true --output-dir corpora/wiki-pairs --workers 2
@@ -20,8 +22,6 @@ and STS-B.
 encoder, fitted to it by least squares; `desk.py` has it on the tasks (`wiki`):
 
     understudy general ../shared/assets/bert-12l-384h-mlm --recipe desk-general --corpus corpora/wiki-pairs \
-        --set student.init=cut --set general.training.learning_rate=0.0005 \
-        --set general.training.max_steps=2400 --set general.training.eval_steps=200 \
         --output-dir students/general-cut
 
 Keeps what the runs' result.json say, and the curves of the first and the last, in `benchmarks/results`. Runs

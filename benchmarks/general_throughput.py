@@ -64,6 +64,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         {
             "teacher": encoder,
             "general.corpus": str(folder / "corpus"),
+            "student.init": "random",  # where the weights come from makes no difference to a step
             "general.training.max_steps": steps,
             "general.training.save_strategy": "no",
             "general.training.eval_strategy": "no",
