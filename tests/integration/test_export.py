@@ -350,7 +350,7 @@ def test_overwriting_refuses_what_is_no_artifact_and_what_holds_the_student(
     model = shutil.copytree(shipped[0], tmp_path / "run" / "student")
     shutil.copy(shipped[0] / "recipe.yaml", tmp_path / "run" / "recipe.yaml")
     shutil.copy(shipped[0] / "result.json", tmp_path / "run" / "result.json")
-    with pytest.raises(OutputError, match="no artifact"):
+    with pytest.raises(OutputError, match="not an artifact"):
         understudy.export(model, output_dir=tmp_path / "run", overwrite=True)
     shutil.copy(shipped[1] / "artifact.json", tmp_path / "run")
     with pytest.raises(OutputError, match=r"contains .*student, which this command reads"):
