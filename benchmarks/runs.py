@@ -81,7 +81,13 @@ def show_means(results: dict[str, Any], ways: Iterable[str]) -> None:
 
 
 def tinybert_student(
-    task: str, name: str, settings: dict[str, Any], steps: dict[str, int], options: argparse.Namespace
+    task: str,
+    name: str,
+    settings: dict[str, Any],
+    steps: dict[str, int],
+    options: argparse.Namespace,
+    *,
+    teacher: Path | None = None,
 ) -> dict[str, Any]:
     """Both of TinyBERT's task stages, for so many steps each; the run's record."""
     # The rate of a student that is not fitted to its teacher.
@@ -89,15 +95,21 @@ def tinybert_student(
     settings |= {
         f"{stage}.training.max_steps": 5 if options.quick else count for stage, count in steps.items()
     }
-    return distilled(task, "desk-tinybert-mrpc", name, settings, options)
+    return distilled(task, "desk-tinybert-mrpc", name, settings, options, teacher=teacher)
 
 
 def distilled(
-    task: str, recipe: str, name: str, settings: dict[str, Any], options: argparse.Namespace
+    task: str,
+    recipe: str,
+    name: str,
+    settings: dict[str, Any],
+    options: argparse.Namespace,
+    *,
+    teacher: Path | None = None,
 ) -> dict[str, Any]:
-    """Distil the teacher of a task; the run's record."""
+    """Distil the teacher of a task, or another one; the run's record."""
     output = options.output_dir / name
-    command = ["understudy", "distill", str(options.teachers / task), "--recipe", recipe]
+    command = ["understudy", "distill", str(teacher or options.teachers / task), "--recipe", recipe]
     command += ["--data", str(options.assets / "glue")]
     command += settings_options({"task": task} | settings)
     command += ["--output-dir", str(output)]
