@@ -82,6 +82,7 @@ KEPT = (
     ("kept_of_teacher_percent", SHIPPED_FITTED),
     ("kept_of_teacher_percent", SHIPPED_WIKI),
     ("kept_of_teacher_percent_6", SHIPPED_SIX),
+    ("kept_of_teacher_percent_6", SHIPPED_MINILM),
 )
 SHORT_STEPS, LONG_STEPS = (200, 200), (600, 300)
 FITTED_STEPS = {

@@ -535,6 +535,7 @@ TABLES = {
     "general": ("general", general_table),
     "general-pairs": ("general", general_pairs_table),
     "general-losses": ("general_run", general_losses_table),
+    "general-cut-losses": ("general_cut_run", general_losses_table),
     "deploy": ("deploy", deploy_table),
     "deploy-large": ("deploy", large_table),
     "augment-rows": ("augment_rows", augment_rows_table),
