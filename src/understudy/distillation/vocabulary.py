@@ -70,7 +70,7 @@ def with_vocabulary(recipe: Recipe, prepared: Prepared) -> tuple[Recipe, Vocabul
     logger.info(describe_vocabulary(vocabulary.content))
     if vocabulary.outside > _MANY_OUTSIDE:
         logger.warning(
-            "That is much: keep more tokens with student.vocabulary.size, or let more texts like these "
+            "That is a lot: keep more tokens with student.vocabulary.size, or let more texts like these "
             "count, with --unlabelled or student.vocabulary.corpus."
         )
     teacher = load_model(recipe.teacher, prepared.task, prepared.data.labels, fine_tuned=True)
