@@ -29,21 +29,25 @@ from understudy.recipe.recipe import Recipe
 
 def check_planned(recipe: Recipe) -> None:
     """Refuse a recipe to plan that names no model."""
-    wanted: dict[str, tuple[object, str]] = {}
     if recipe.augment is not None or recipe.run == "corpus":
         return  # these have their own checks, with other inputs
     if recipe.run == "general":
-        wanted["teacher"] = recipe.teacher, "a pretrained encoder, e.g. --set teacher=bert-base-uncased"
+        key, model, what = (
+            "teacher",
+            recipe.teacher,
+            "a pretrained encoder, e.g. --set teacher=bert-base-uncased",
+        )
     elif recipe.run is None:
-        wanted["model"] = recipe.model, "an encoder, e.g. --set model=bert-base-uncased"
+        key, model, what = "model", recipe.model, "an encoder, e.g. --set model=bert-base-uncased"
     elif recipe.finetune is not None:
-        encoder = "an encoder, e.g. --set finetune.model=bert-base-uncased"
-        wanted["finetune.model"] = recipe.finetune.model, encoder
-    elif recipe.soft_labels is None or recipe.soft_labels.predictions is None:
-        wanted["teacher"] = recipe.teacher, "a fine-tuned model, e.g. --set teacher=teachers/mrpc"
-    for key, (model, what) in wanted.items():
-        if model is None:
-            raise RecipeError(f"{key} must be given: {what}.")
+        key, model = "finetune.model", recipe.finetune.model
+        what = "an encoder, e.g. --set finetune.model=bert-base-uncased"
+    elif recipe.soft_labels is not None and recipe.soft_labels.predictions is not None:
+        return  # refused with a reason when its cost is estimated
+    else:
+        key, model, what = "teacher", recipe.teacher, "a fine-tuned model, e.g. --set teacher=teachers/mrpc"
+    if model is None:
+        raise RecipeError(f"{key} must be given: {what}.")
 
 
 def check_inputs(recipe: Recipe) -> None:
