@@ -35,7 +35,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, BertForSequenceClassification, TrainerCallback
 
-from published.models import BATCH, LENGTH, START, load_pair, load_rows, pad, save_for_authors
+from published.models import BATCH, LENGTH, START, load_pair, load_rows, pad, save_for_authors, save_rows
 from published.processes import run_peer
 from runs import git_commit, machine, students_parser
 from understudy.augmentation.run import augment_rows
@@ -214,9 +214,11 @@ def step(options: argparse.Namespace) -> dict[str, Any]:
     brewer = {
         "teacher": str(options.teachers.resolve() / "mrpc"),
         "student": str(start.resolve()),
-        "batches": str(save_batches(rows, tokenizer, count + 1, options.output_dir / "batches.npz")),
+        "batches": str(
+            save_rows(rows.select(range((count + 1) * BATCH)), tokenizer, options.output_dir / "batches.npz")
+        ),
         "batch": BATCH,
-        "steps": count,
+        "stages": [{"name": "layers", "epochs": 1, "rate": 5e-5}],
         "output": str((options.output_dir / "brewer").resolve()),
     }
     found: dict[str, list[dict[str, Any]]] = {}
@@ -281,14 +283,6 @@ def our_steps(
             callbacks=[Clock()],
         ).train()
     return {"seconds": np.diff(moments).tolist()}
-
-
-def save_batches(rows: Any, tokenizer: Any, count: int, file: Path) -> Path:
-    """Padded rows for so many batches."""
-    padded = pad(Collator(tokenizer)([rows[place] for place in range(count * BATCH)]))
-    names = ("input_ids", "attention_mask", "token_type_ids")
-    np.savez(file, **{name: padded[name].numpy() for name in names})
-    return file.resolve()
 
 
 def augmentation(options: argparse.Namespace) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""TextBrewer's GeneralDistiller with TinyBERT's matches; `peers.py` starts this in its environment.
+"""TextBrewer's GeneralDistiller with TinyBERT's matches; other scripts start this in its environment.
 
     python brewer.py JOB.json
 
@@ -25,7 +25,16 @@ SHIMS: list[str] = []
 def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text("utf-8"))
     torch.set_num_threads(job["threads"])
-    moments = distill(job)
+    if job.get("bf16_products"):
+        SHIMS.append("matrix products in bf16 (torch.set_float32_matmul_precision), since ours are")
+        torch.set_float32_matmul_precision("medium")
+    moments: list[float] = []
+    student = None
+    for stage in job["stages"]:
+        student = distill(job, stage, student, moments)
+    if "save" in job:
+        assert student is not None
+        student.save_pretrained(job["save"])
     print(
         json.dumps(
             {
@@ -39,22 +48,71 @@ def main() -> None:
     )
 
 
-def distill(job: dict[str, Any]) -> list[float]:
-    """Train by matches of layers; the CPU time of each update."""
-    import textbrewer
-    from transformers import AutoModelForSequenceClassification
+def distill(job: dict[str, Any], stage: dict[str, Any], student: Any, moments: list[float]) -> Any:
+    """Train one stage, by matches of layers or by predictions; the student.
 
-    teacher, student = (
-        AutoModelForSequenceClassification.from_pretrained(
+    Args:
+        student: of the stage before, or None to load the job's.
+        moments: gets the CPU time of each update.
+    """
+    import textbrewer
+    from transformers import AutoModelForSequenceClassification, get_linear_schedule_with_warmup
+
+    def load(side: str) -> Any:
+        return AutoModelForSequenceClassification.from_pretrained(
             job[side], attn_implementation="eager", dtype=torch.float32
         )
-        for side in ("teacher", "student")
+
+    teacher, student = load("teacher").eval(), student or load("student")
+    by_layers = stage["name"] == "layers"
+
+    def adapt(batch: Any, output: Any) -> dict[str, Any]:
+        return {
+            "logits": output.logits,
+            "hidden": output.hidden_states,
+            "attention": output.attentions,
+            "inputs_mask": batch["attention_mask"],
+        }
+
+    class Optimizer(torch.optim.AdamW):
+        def step(self, *arguments: Any, **options: Any) -> Any:
+            moments.append(time.process_time())
+            return super().step(*arguments, **options)
+
+    rows = read_rows(job["batches"])
+    torch.manual_seed(job.get("seed", 0))
+    batches = DataLoader(rows, batch_size=job["batch"], shuffle="seed" in job, drop_last=True)
+    steps = stage["epochs"] * len(batches)
+    training = textbrewer.TrainingConfig(device="cpu", output_dir=job["output"], ckpt_frequency=1)
+    settings = textbrewer.DistillationConfig(
+        temperature=1,
+        kd_loss_weight=0 if by_layers else 1,
+        hard_label_weight=0,
+        intermediate_matches=matches_of(student.config, teacher.config) if by_layers else None,
     )
-    teacher.eval()
-    every = teacher.config.num_hidden_layers // student.config.num_hidden_layers
-    widths = student.config.hidden_size, teacher.config.hidden_size
+    distiller = textbrewer.GeneralDistiller(training, settings, teacher, student, adapt, adapt)
+    with distiller:
+        distiller.train(
+            Optimizer(student.parameters(), lr=stage["rate"]),
+            batches,
+            num_epochs=stage["epochs"],
+            scheduler_class=None if by_layers else get_linear_schedule_with_warmup,
+            scheduler_args=None
+            if by_layers
+            else {"num_warmup_steps": steps // 10, "num_training_steps": steps},
+            max_grad_norm=1.0,
+            callback=None,
+            output_hidden_states=by_layers,
+            output_attentions=by_layers,
+        )
+    return student
+
+
+def matches_of(student: Any, teacher: Any) -> list[dict[str, Any]]:
+    """TinyBERT's pairs of layers: embeddings and hidden states with a projection, attention."""
+    every = teacher.num_hidden_layers // student.num_hidden_layers
     matches = []
-    for layer in range(student.config.num_hidden_layers + 1):
+    for layer in range(student.num_hidden_layers + 1):
         matches.append(
             {
                 "layer_T": layer * every,
@@ -62,10 +120,10 @@ def distill(job: dict[str, Any]) -> list[float]:
                 "feature": "hidden",
                 "loss": "hidden_mse",
                 "weight": 1,
-                "proj": ["linear", *widths],
+                "proj": ["linear", student.hidden_size, teacher.hidden_size],
             }
         )
-    for layer in range(student.config.num_hidden_layers):
+    for layer in range(student.num_hidden_layers):
         matches.append(
             {
                 "layer_T": (layer + 1) * every - 1,
@@ -75,42 +133,16 @@ def distill(job: dict[str, Any]) -> list[float]:
                 "weight": 1,
             }
         )
+    return matches
 
-    def adapt(batch: Any, output: Any) -> dict[str, Any]:
-        return {
-            "hidden": output.hidden_states,
-            "attention": output.attentions,
-            "inputs_mask": batch["attention_mask"],
-        }
 
-    moments: list[float] = []
-
-    class Optimizer(torch.optim.AdamW):
-        def step(self, *arguments: Any, **options: Any) -> Any:
-            moments.append(time.process_time())
-            return super().step(*arguments, **options)
-
-    arrays = np.load(job["batches"])
-    rows = [
-        {name: torch.from_numpy(arrays[name][place]) for name in arrays.files}
-        for place in range(job["batch"] * (job["steps"] + 1))
+def read_rows(file: str) -> list[dict[str, torch.Tensor]]:
+    """Padded rows, as `published.models.save_rows` writes them."""
+    arrays = np.load(file)
+    tensors = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    return [
+        {name: values[place] for name, values in tensors.items()} for place in range(len(arrays["input_ids"]))
     ]
-    options = {"output_hidden_states": True, "output_attentions": True}
-    training = textbrewer.TrainingConfig(device="cpu", output_dir=job["output"], ckpt_frequency=1)
-    settings = textbrewer.DistillationConfig(
-        kd_loss_weight=0, hard_label_weight=0, intermediate_matches=matches
-    )
-    distiller = textbrewer.GeneralDistiller(training, settings, teacher, student, adapt, adapt)
-    with distiller:
-        distiller.train(
-            Optimizer(student.parameters(), lr=5e-5),
-            DataLoader(rows, batch_size=job["batch"]),
-            num_epochs=1,
-            max_grad_norm=1.0,
-            callback=None,
-            **options,
-        )
-    return moments
 
 
 if __name__ == "__main__":

@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import set_seed
 
-from understudy.data.encode import encode
+from understudy.data.encode import Collator, encode
 from understudy.data.load import load_data
 from understudy.data.settings import DataSettings
 from understudy.kinds.tasks import get_task
@@ -51,19 +52,27 @@ def load_pair(teacher: Path) -> tuple[Any, Any, Any]:
     return load_teacher(str(teacher), task, LABELS), student, load_tokenizer(str(teacher))
 
 
-def load_rows(glue: Path, tokenizer: Any) -> Any:
-    """The training rows of MRPC, encoded."""
-    task = get_task("mrpc")
+def load_rows(glue: Path, tokenizer: Any, task_name: str = "mrpc", length: int = LENGTH) -> Any:
+    """The training rows of a task, encoded."""
+    task = get_task(task_name)
     data = load_data(task, DataSettings(source=str(glue)), ["train"])
-    return encode(data.splits["train"], task.kind, tokenizer, max_length=LENGTH)
+    return encode(data.splits["train"], task.kind, tokenizer, max_length=length)
 
 
-def pad(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+def pad(batch: dict[str, Tensor], length: int = LENGTH) -> dict[str, Tensor]:
     """A batch with every row filled up to the longest that is allowed."""
     return {
-        name: nn.functional.pad(value, (0, LENGTH - value.shape[1])) if value.dim() == 2 else value
+        name: nn.functional.pad(value, (0, length - value.shape[1])) if value.dim() == 2 else value
         for name, value in batch.items()
     }
+
+
+def save_rows(rows: Any, tokenizer: Any, file: Path, length: int = LENGTH) -> Path:
+    """Save encoded rows as padded arrays, which need none of our code to be read."""
+    padded = pad(Collator(tokenizer)([rows[place] for place in range(len(rows))]), length)
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    np.savez(file, **{name: padded[name].numpy() for name in names})
+    return file.resolve()
 
 
 def save_for_authors(model: Any, tokenizer: Any, folder: Path, fit: nn.Linear | None = None) -> None:

@@ -32,7 +32,10 @@ def main() -> None:
     if not hasattr(np, "Inf"):
         SHIMS.append("np.Inf, which NumPy 2 no longer has")
         np.Inf = np.inf
-    result = {"augment": augment, "parity": parity, "step": step}[job["what"]](job)
+    if job.get("bf16_products"):
+        SHIMS.append("matrix products in bf16 (torch.set_float32_matmul_precision), since ours are")
+        torch.set_float32_matmul_precision("medium")
+    result = {"augment": augment, "parity": parity, "step": step, "train": train}[job["what"]](job)
     print(json.dumps({**result, "shims": SHIMS, "torch": torch.__version__, "numpy": np.__version__}))
 
 
@@ -127,6 +130,15 @@ def step(job: dict[str, Any]) -> dict[str, Any]:
 
     watch(job, note)
     return {"seconds": np.diff(moments).tolist(), "peak_mb": peak_mb()}
+
+
+def train(job: dict[str, Any]) -> dict[str, Any]:
+    """A stage to its end; the weights of its last step."""
+    moments: list[float] = []
+    seen = watch(job, lambda _: moments.append(time.process_time()))
+    weights = {name: value for name, value in seen["model"].state_dict().items() if "fit_dense" not in name}
+    torch.save(weights, job["output"])
+    return {"steps": len(moments), "peak_mb": peak_mb()}
 
 
 def augment(job: dict[str, Any]) -> dict[str, Any]:

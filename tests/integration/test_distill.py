@@ -451,6 +451,22 @@ def test_the_whole_grid_asks_the_teacher_once_for_each_row_that_is_read(
     assert (len(stages["soft-labels"]["trials"]), len(stages["patient"]["trials"])) == (4, 4)
 
 
+def test_labels_alone_do_not_ask_the_teacher(
+    teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(methods, "add_teacher_answers", lambda *_, **__: pytest.fail("the teacher was asked"))
+    settings = method_settings(("soft_labels",), max_steps=2) | {"student.num_hidden_layers": 1}
+    result = understudy.distill(
+        teacher,
+        method="soft-labels",
+        output_dir=tmp_path / "out",
+        settings=settings | {"soft_labels.alpha": 0.0},
+    )
+    losses = result.content["stages"]["soft-labels"]["losses"]
+    assert list(losses) == ["loss", "labels"]
+    assert losses["loss"] == losses["labels"]
+
+
 def test_patience_weighs_as_soft_labels_did_best(teacher: Path, tmp_path: Path) -> None:
     """The loss that is trained is (1 − α) L_CE + α L_DS + β L_PT, with the α and T that were chosen."""
     settings = method_settings(("soft_labels", "patient"), max_steps=3, logging_steps=1) | {

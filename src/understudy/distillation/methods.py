@@ -266,7 +266,10 @@ _METHODS: Mapping[str, Callable[[Distillation], str]] = {
 def with_answers(
     run: Distillation, settings: TrialSettings, layers: tuple[int, ...] = (), *, quiet: bool = False
 ) -> Dataset:
-    """Return the training rows with the teacher's predictions, or those of a file."""
+    """Return the training rows with the teacher's predictions, or those of a file.
+
+    The rows alone if nothing is learnt from predictions, which is plain training on labels (α = 0).
+    """
     if isinstance(settings, SoftLabelSettings) and settings.predictions is not None:
         prepared, file = run.prepared, Path(settings.predictions)
         return add_predictions(prepared.train, prepared.task.kind, prepared.data.labels, file, quiet=quiet)
@@ -292,13 +295,20 @@ def with_answers(
             layers=layers,
         )
 
-    if run.recipe.unseen:
+    if not layers and isinstance(settings, SoftLabelSettings) and not uses_predictions(settings):
+        answered = rows
+    elif run.recipe.unseen:
         folds = read_folds(run.teacher, run.prepared.data, run.prepared.task.rows)
         answered = answer_by_folds(rows, run.teacher, folds, answer)
     else:
         answered = answer(rows, run.teacher)
     is_each_once = order is None or np.array_equal(order, np.arange(len(rows)))
     return answered if is_each_once else answered.select(order)
+
+
+def uses_predictions(settings: SoftLabelSettings) -> bool:
+    """Return whether any trial learns from soft labels."""
+    return any(choice.alpha > 0 for choice in settings.choices())
 
 
 def places_that_are_read(run: Distillation, settings: TrialSettings) -> NDArray[np.int64] | None:

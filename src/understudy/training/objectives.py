@@ -350,12 +350,11 @@ class PatientObjectives(Objectives):
         return mix_weights(self.alpha, self.beta, len(layers))
 
     def compare(self, student: Representations, teacher: Representations, batch: Batch) -> Losses:
-        losses = {
-            "labels": labelled_loss(self.kind, student, batch, self.class_weights),
-            "soft_labels": self.kind.soft_label_loss(
+        losses = {"labels": labelled_loss(self.kind, student, batch, self.class_weights)}
+        if self.alpha:  # without soft labels the rows may have no predictions
+            losses["soft_labels"] = self.kind.soft_label_loss(
                 student, teacher, batch, temperature=self.temperature, squared=self.squared
-            ),
-        }
+            )
         states = zip(student.hidden, teacher.hidden, strict=True)
         for layer, (student_BLH, teacher_BLH) in enumerate(states, start=1):
             losses[f"patient_{layer}"] = patient_loss(
