@@ -1,10 +1,10 @@
 r"""Do the published tools reach the same score with the same work, and what does it take?
 
 TinyBERT's two task stages on MRPC and CoLA by the authors' code, by TextBrewer, by torchdistill and by ours:
-the same teacher, the same student (4 layers of 312, cut from the teacher and fitted to it), the same batch
-size, steps and learning rates, three seeds, on one thread. `theirs` is ours with the authors' losses (means
-over padding, one projection, attention at weight 1, a constant rate for the layers), `ours` is the shipped
-recipe. Every student is scored by `understudy evaluate`.
+the same teacher, the same student (4 layers of 312, cut from the teacher and fitted to it), the same 1,600
+rows, batch size, steps and learning rates, three seeds, on one thread. `theirs` is ours with the authors'
+losses (means over padding, one projection, attention at weight 1, a constant rate for the layers), `ours` is
+the shipped recipe. Every student is scored by `understudy evaluate`.
 
     python benchmarks/same_work.py --tinybert SOURCE/TinyBERT --teachers teachers --output-dir peers
 
@@ -36,8 +36,12 @@ from understudy.models.pretrained import load_tokenizer
 
 RESULTS = Path(__file__).parent / "results" / "same_work.json"
 LAYER_RATE, PREDICTION_RATE = 3e-4, 1e-4
-# Folder, the authors' name, the longest row in tokens, epochs of each stage.
-TASKS = {"mrpc": ("MRPC", "MRPC", 128, 1), "cola": ("CoLA", "CoLA", 64, 1)}
+# Folder (and the authors' name), the longest row in tokens, epochs of each stage.
+TASKS = {"mrpc": ("MRPC", 128, 1), "cola": ("CoLA", 64, 1)}
+ROWS = (
+    1_600  # the first ones of the training set: a core takes a minute for ten to twenty of the authors' steps
+)
+LIBRARIES = {"textbrewer": "brewer", "torchdistill": "distillbox"}  # and the script that uses each
 TOOLS = ("authors", "textbrewer", "torchdistill", "theirs", "ours")
 SEEDS = (1, 2, 3)
 
@@ -68,8 +72,8 @@ def main() -> None:
 
 
 def make_start(task: str, options: argparse.Namespace) -> Path:
-    """The student that all begin with, its rows as arrays, and both models as the authors' code reads them."""
-    folder, _, length, _ = TASKS[task]
+    """The student that all begin with, the rows as arrays, both models as the authors' code reads them."""
+    length = TASKS[task][1]
     place: Path = options.output_dir / f"start-{task}"
     if (place / "finished").exists():
         return place
@@ -96,7 +100,7 @@ def make_start(task: str, options: argparse.Namespace) -> Path:
 
 
 def cut_of(start: Path) -> Path:
-    """The student as it was cut and fitted: the one of a stage that learnt nothing has its projections too."""
+    """The student as it was cut and fitted, with its projections: that of a stage that learnt nothing."""
     return start / "cut" / "intermediate" / "student"
 
 
@@ -109,12 +113,12 @@ def learn(task: str, tool: str, seed: int, start: Path, options: argparse.Namesp
         return found
     print(output.name, file=sys.stderr)
     before, began = children_seconds(), time.monotonic()
-    make = {"authors": by_authors, "textbrewer": by_brewer, "torchdistill": by_distillbox}.get(tool)
-    told = (
-        make(task, seed, start, output, options)
-        if make
-        else by_ours(task, tool, seed, start, output, options)
-    )
+    if tool in LIBRARIES:
+        told = by_library(LIBRARIES[tool], task, seed, start, output, options)
+    elif tool == "authors":
+        told = by_authors(task, seed, start, output, options)
+    else:
+        told = by_ours(task, tool, seed, start, output, options)
     told |= {
         "cpu_seconds": round(children_seconds() - before, 1),
         "seconds": round(time.monotonic() - began, 1),
@@ -132,7 +136,7 @@ def by_authors(
     task: str, seed: int, start: Path, output: Path, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Both stages of task_distill.py, each a command of its own."""
-    folder, name, length, epochs = TASKS[task]
+    folder, length, epochs = TASKS[task]
     steps = epochs * (len_rows(start) // BATCH)
     answers = []
     for stage, rate in (("layers", LAYER_RATE), ("predictions", PREDICTION_RATE)):
@@ -141,7 +145,7 @@ def by_authors(
             "--data_dir": data_of(task, options) / folder,
             "--teacher_model": start / "authors-teacher",
             "--student_model": student,
-            "--task_name": name,
+            "--task_name": folder,
             "--output_dir": output / stage,
             "--max_seq_length": length,
             "--train_batch_size": BATCH,
@@ -172,23 +176,11 @@ def by_authors(
     }
 
 
-def by_brewer(task: str, seed: int, start: Path, output: Path, options: argparse.Namespace) -> dict[str, Any]:
-    return by_stages("brewer", task, seed, start, output, options) | {"lines": written_lines("brewer")}
-
-
-def by_distillbox(
-    task: str, seed: int, start: Path, output: Path, options: argparse.Namespace
-) -> dict[str, Any]:
-    return by_stages("distillbox", task, seed, start, output, options) | {
-        "lines": written_lines("distillbox")
-    }
-
-
-def by_stages(
+def by_library(
     name: str, task: str, seed: int, start: Path, output: Path, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Both stages by a library, in one process."""
-    epochs = TASKS[task][3]
+    epochs = TASKS[task][2]
     output.mkdir(parents=True, exist_ok=True)
     job = {
         "teacher": str(teacher_of(task, options).resolve()),
@@ -207,14 +199,14 @@ def by_stages(
     answer = run_peer(name, None, job, options)
     model = BertForSequenceClassification.from_pretrained(output / "learnt", dtype=torch.float32)
     save_student(model, task, output, options)
-    return {key: value for key, value in answer.items() if key != "seconds"}
+    return {key: value for key, value in answer.items() if key != "seconds"} | {"lines": written_lines(name)}
 
 
 def by_ours(
     task: str, tool: str, seed: int, start: Path, output: Path, options: argparse.Namespace
 ) -> dict[str, Any]:
     """Both stages by `understudy distill`."""
-    _, _, length, epochs = TASKS[task]
+    _, length, epochs = TASKS[task]
     steps = epochs * (len_rows(start) // BATCH)
     settings: dict[str, Any] = {
         "task": task,
@@ -261,16 +253,16 @@ def teacher_of(task: str, options: argparse.Namespace) -> Path:
 
 
 def data_of(task: str, options: argparse.Namespace) -> Path:
-    """The folder of GLUE, or a copy with 64 training rows of the task."""
-    glue: Path = options.assets.resolve() / "glue"
-    if not options.quick:
-        return glue
+    """A folder like GLUE's with the first training rows of the task, and few development rows: students are
+    scored on all of these afterwards."""
     copy: Path = options.output_dir / "glue"
     folder = copy / TASKS[task][0]
     if not folder.exists():
         folder.mkdir(parents=True)
-        for part, count in (("train", 65), ("dev", 33)):
-            lines = (glue / folder.name / f"{part}.tsv").read_text("utf-8").splitlines()[:count]
+        header = task != "cola"
+        for part, count in (("train", 2 * BATCH if options.quick else ROWS), ("dev", BATCH)):
+            text = (options.assets / "glue" / folder.name / f"{part}.tsv").read_text("utf-8")
+            lines = text.splitlines()[: count + header]
             (folder / f"{part}.tsv").write_text("\n".join(lines) + "\n", "utf-8")
     return copy
 

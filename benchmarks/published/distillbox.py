@@ -88,12 +88,11 @@ def distill(job: dict[str, Any], stage: dict[str, Any], student: Any, moments: l
         student: of the stage before, or None to load the job's.
         moments: gets the CPU time of each update.
     """
+    from brewer import read_rows
     from torch.utils.data import RandomSampler
     from torchdistill.core.distillation import get_distillation_box
     from torchdistill.losses.registry import register_high_level_loss
     from transformers import AutoModelForSequenceClassification
-
-    from brewer import read_rows
 
     def load(side: str) -> Any:
         return AutoModelForSequenceClassification.from_pretrained(

@@ -139,6 +139,15 @@ def test_the_summary_says_what_the_stages_measured(finished: Path) -> None:
     assert "| teacher, int8 (onnxruntime) | 1 |" in card
 
 
+def test_its_folder_stands_for_what_it_ships(finished: Path) -> None:
+    content = json.loads((finished / "result.json").read_text())
+    models = {one["model"]: one["scores"] for one in content["models"]}
+    for name, form in ((finished, "int8"), (f"{finished}:fp32", "fp32")):
+        scores = understudy.evaluate(name).content["scores"]["dev"]
+        assert scores == models[f"student, {form}"]
+    assert Predictor(finished).artifact == Predictor(finished / "artifact").artifact
+
+
 def test_predictions_of_every_row_are_written_down(finished: Path) -> None:
     rows = [
         json.loads(line) for line in (finished / "evaluation" / "predictions.jsonl").read_text().splitlines()

@@ -100,9 +100,6 @@ def read_artifact(folder: Path) -> Artifact:
     file = folder / ARTIFACT
     if not folder.is_dir():
         raise ModelError(f"{folder} is not a folder. Give one that understudy export or run wrote.")
-    inside = folder / "artifact"
-    if not file.is_file() and (inside / ARTIFACT).is_file():
-        raise ModelError(f"{folder} is a whole run. Its artifact is {inside}: give that.")
     if not file.is_file():
         raise ModelError(
             f"{folder} is not an artifact: it has no {ARTIFACT}. Make one of a student: understudy export "
@@ -142,9 +139,17 @@ def split_form(name: str | Path) -> tuple[str, str | None]:
     folder, _, form = str(name).rpartition(":")
     if not folder or Path(name).exists() or not Path(folder).expanduser().is_dir():
         return str(name), None
-    if not is_artifact(folder):
+    shipped = shipped_inside(folder)
+    if not is_artifact(shipped):
         raise ModelError(f"{folder} is not an artifact, so it has no {form!r}. Export it first.")
-    return folder, form
+    return str(shipped), form
+
+
+def shipped_inside(folder: str | Path) -> Path:
+    """Return the artifact in the folder of a whole run, or the folder as it is given."""
+    given = Path(folder).expanduser()
+    inside = given / "artifact"
+    return inside if is_artifact(inside) and not is_artifact(given) else given
 
 
 def is_artifact(folder: str | Path) -> bool:

@@ -41,13 +41,12 @@ def check_scoring(model: str, *, split: str | None = None, **given: Any) -> None
     from understudy.artifacts.artifact import split_form
     from understudy.errors import require
     from understudy.hub import check_model_name
-    from understudy.models.settings import student_inside
     from understudy.recipe.inputs import check_rows
-    from understudy.workspace.recipes import evaluation_recipe
+    from understudy.workspace.recipes import evaluation_recipe, scored_model
 
     require("torch")
     check_model_name(split_form(model)[0], "the model")
-    recipe = evaluation_recipe(student_inside(model), **given)
+    recipe = evaluation_recipe(scored_model(model), **given)
     data = recipe.data
     if split is None and (data.source or data.dev or data.dev_share):
         check_rows(recipe.task_definition, data, unread=["train"])

@@ -46,10 +46,10 @@ def evaluate_command(
 
     `understudy evaluate teachers/mrpc`
 
-    A folder written by `finetune` or `distill` knows its task and data. An artifact is scored as it is
-    shipped, on rows that you give:
+    A folder written by `finetune`, `distill` or `run` knows its task and data. Of a run, the artifact is
+    scored, as it is shipped; also on other rows:
 
-    `understudy evaluate run/artifact --dev new.csv`
+    `understudy evaluate runs/reviews --dev new.csv`
 
     For any other model, specify task and data:
 

@@ -87,22 +87,23 @@ def print_run(result: StageResult) -> None:
             end_section=True,
         )
     console.print(table)
-    precision = content["precision"]
-    console.print(f"Trained in {precision['name']}: {precision['reason']}.", style="dim")
-    for note in content["notes"]:
-        console.print(note, style="bold yellow")
     console.print(headline(content))
     if (busy := busy_note(content)) is not None:
         console.print(busy, style="bold yellow")
+    precision = content["precision"]
+    console.print(f"Trained in {precision['name']}: {precision['reason']}.", style="dim")
     where = short_path(result.output_dir)
     console.print(f"Report:    {where}/report.html", soft_wrap=True)
     console.print(f"Artifact:  {where}/artifact (int8 and fp32 ONNX, tokenizer, model card)", soft_wrap=True)
     console.print(f"Try it:    understudy predict {where}/artifact …", soft_wrap=True)
+    console.print()
+    for note in content["notes"]:
+        console.print(note, style="bold yellow", soft_wrap=True)
     verdict = content["verdict"]
-    for cause in verdict["causes"]:
-        console.print(cause, soft_wrap=True)
     colour = {"ready": "green", "close": "yellow", "not ready": "red"}[verdict["level"]]
     console.print(verdict["sentence"], style=f"bold {colour}", soft_wrap=True)
+    for cause in verdict["causes"]:
+        console.print(cause, soft_wrap=True)
     if verdict["alternative"] is not None:
         style = "bold" if verdict["prefers_teacher"] else None
         console.print(verdict["alternative"], style=style, soft_wrap=True)

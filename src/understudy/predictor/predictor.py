@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
-from understudy.artifacts.artifact import TOKENIZER, Artifact, checked_file, read_artifact
+from understudy.artifacts.artifact import TOKENIZER, Artifact, checked_file, read_artifact, shipped_inside
 from understudy.artifacts.session import Logits, Session, open_model, pad
 from understudy.data.kind import Prediction, Row
 from understudy.data.tokens import TextReader
@@ -27,7 +27,7 @@ class Predictor:
     """A student loaded from an artifact, to be called on text.
 
     Args:
-        artifact_dir: a folder written by `understudy export`.
+        artifact_dir: a folder written by `understudy export` or `understudy run`.
         model: one of the artifact's models by name, e.g. `fp32`. Defaults to the artifact's default (`int8`).
         threads: threads per forward pass. Defaults to the engine's choice.
 
@@ -41,7 +41,7 @@ class Predictor:
     def __init__(
         self, artifact_dir: str | Path, *, model: str | None = None, threads: int | None = None
     ) -> None:
-        folder = Path(artifact_dir).expanduser()
+        folder = shipped_inside(artifact_dir)
         artifact = read_artifact(folder)
         self._check(folder, artifact)
         session = open_model(folder, artifact, artifact.choose(model), threads=threads)

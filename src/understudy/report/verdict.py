@@ -129,14 +129,23 @@ def find_causes(
     if exported < 0 and exported < value / 2:
         causes.append(f"int8 loses {-exported:.1f} of these points; the fp32 file does not.")
         steps.append("use the fp32 model of the artifact: Predictor(…, model='fp32')")
-    name, stage = list(summary["stages"].items())[-1]
-    fallen = still_falling(folder / name / "losses.csv")
-    if fallen is not None:
-        causes.append(f"Its loss was still falling: by {fallen:.0%} over the last fifth of the steps.")
-        steps.append(f"--set {name.replace('-', '_')}.training.max_steps={3 * stage['steps']}")
-    elif stage["steps"] < _FEW_STEPS:
-        causes.append(f"It was trained for {stage['steps']} steps only.")
-        steps.append(f"--set {name.replace('-', '_')}.training.max_steps={_ENOUGH_STEPS}")
+    longer = {}
+    for name, stage in summary["stages"].items():
+        fallen = still_falling(folder / name / "losses.csv")
+        if fallen is not None:
+            causes.append(
+                f"The loss of the stage {name} was still falling: by {fallen:.0%} over the last fifth of its "
+                "steps."
+            )
+            longer[name] = 3 * stage["steps"]
+        elif stage["steps"] < _FEW_STEPS:
+            causes.append(f"The stage {name} took {stage['steps']} steps only.")
+            longer[name] = _ENOUGH_STEPS
+    if longer:
+        options = (
+            f"--set {name.replace('-', '_')}.training.max_steps={count}" for name, count in longer.items()
+        )
+        steps.append(" ".join(options))
     num_rows = sum(summary["counts"].get(split, {}).get("rows", 0) for split in ("train", "unlabelled"))
     max_rows = _max_rows(folder)
     if max_rows is not None and num_rows >= max_rows:

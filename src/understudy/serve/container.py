@@ -6,7 +6,7 @@ import shutil
 from importlib.metadata import version
 from pathlib import Path
 
-from understudy.artifacts.artifact import ARTIFACT, CARD, checked_file, read_artifact
+from understudy.artifacts.artifact import ARTIFACT, CARD, checked_file, read_artifact, shipped_inside
 from understudy.errors import ModelError, OutputError
 
 _USER = 10001
@@ -161,7 +161,7 @@ def write_container(artifact: str | Path, folder: str | Path) -> list[str]:
     Returns:
         The names of the files.
     """
-    source, target = Path(artifact).expanduser(), Path(folder).expanduser()
+    source, target = shipped_inside(artifact), Path(folder).expanduser()
     check_container_folder(target)
     described = read_artifact(source)
     name = "".join(letter if letter.isalnum() else "-" for letter in described.task.lower()) + "-student"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from understudy.artifacts.artifact import shipped_inside
 from understudy.errors import RecipeError
 
 # A worker process reads its settings from this variable: it is started anew and inherits nothing else.
@@ -94,5 +95,5 @@ def name_models(given: list[str]) -> dict[str, str]:
             raise RecipeError(f"a model's name must have letters, digits, dots and dashes; got {name!r}.")
         if name in models:
             raise RecipeError(f"{name} is given twice. Name each model: a=FOLDER b=FOLDER.")
-        models[name] = folder
+        models[name] = str(shipped_inside(folder))
     return models

@@ -14,14 +14,13 @@ from understudy.errors import OutputError
 from understudy.evaluation.compare import compare
 from understudy.evaluation.score import Score, score_content, score_logits
 from understudy.models.pretrained import load_config, model_labels
-from understudy.models.settings import student_inside
 from understudy.recipe.recipe import Recipe
 from understudy.workspace.folders import RESULT, remove_leftovers
 from understudy.workspace.hashes import hash_model, versions
 from understudy.workspace.lock import only_process_in
 from understudy.workspace.models import Scorer, open_scorer, refuse_unfinished
 from understudy.workspace.predictions import PREDICTIONS, write_predictions
-from understudy.workspace.recipes import evaluation_recipe
+from understudy.workspace.recipes import evaluation_recipe, scored_model
 from understudy.workspace.result import data_content, write_result
 from understudy.workspace.results import EvaluateResult
 from understudy.workspace.splits import split_of
@@ -42,8 +41,9 @@ def evaluate(
     """Score a fine-tuned model with the task's official metrics and 95 % intervals.
 
     Args:
-        model: a folder or a hub name. A folder written by `finetune` or `distill` knows its task and data.
-            An artifact is scored as it is shipped, on rows that are given; `ARTIFACT:fp32` names a form.
+        model: a folder or a hub name. A folder written by `finetune`, `distill` or `run` knows its task and
+            data; of a run, the artifact is scored. Any other artifact is scored on rows that are given.
+            `ARTIFACT:fp32` names a form.
         split: the split to score. Defaults to the task's development sets.
         against: another model, scored on the same rows; differences come with paired intervals.
         output_dir: if given, gets result.json, and predictions.jsonl with the prediction for every row.
@@ -52,8 +52,8 @@ def evaluate(
         >>> understudy.evaluate("student", against="teacher").content["difference"]  # doctest: +SKIP
         {'dev': {'f1': {'value': -0.012, 'low': -0.031, 'high': 0.006}}}
     """
-    model = student_inside(model)
-    against = student_inside(against) if against is not None else None
+    model = scored_model(model)
+    against = scored_model(against) if against is not None else None
     folder = Path(output_dir) if output_dir is not None else None
     with only_process_in(folder):
         if folder is not None and (folder / RESULT).exists():

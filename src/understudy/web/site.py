@@ -16,7 +16,14 @@ from importlib.metadata import version
 from pathlib import Path
 from string import Template
 
-from understudy.artifacts.artifact import ARTIFACT, TOKENIZER, Artifact, checked_file, read_artifact
+from understudy.artifacts.artifact import (
+    ARTIFACT,
+    TOKENIZER,
+    Artifact,
+    checked_file,
+    read_artifact,
+    shipped_inside,
+)
 from understudy.errors import ModelError, OutputError, UnderstudyError
 from understudy.kinds import get_rows
 
@@ -54,7 +61,7 @@ def write_site(artifact: str | Path, output_dir: str | Path, *, model: str | Non
         model: the form that the page loads, e.g. `int4`. Defaults to the artifact's.
         output_dir: gets the files; must be new or empty, or hold a page of ours.
     """
-    source, target = Path(artifact).expanduser(), Path(output_dir).expanduser()
+    source, target = shipped_inside(artifact), Path(output_dir).expanduser()
     described = read_artifact(source)
     chosen = described.choose(model)
     described = replace(described, default=model or described.default)

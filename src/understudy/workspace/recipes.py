@@ -6,18 +6,28 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from understudy.artifacts.artifact import CARD, is_artifact, read_artifact, split_form
+from understudy.artifacts.artifact import CARD, is_artifact, read_artifact, shipped_inside, split_form
 from understudy.errors import ModelError, RecipeError
-from understudy.models.settings import STUDENT
+from understudy.models.settings import DISTILLED, STUDENT, student_inside
 from understudy.recipe.load import apply_settings, load_recipe, parse_settings
 from understudy.recipe.recipe import Recipe
-from understudy.workspace.folders import RECIPE
+from understudy.workspace.folders import ARTIFACT_FOLDER, RECIPE
+
+
+def scored_model(model: str | Path) -> str | Path:
+    """Return what is scored of a folder: what a whole run ships, or the student of a distillation."""
+    shipped = shipped_inside(model)
+    return shipped if is_artifact(shipped) else student_inside(model)
 
 
 def saved_recipe(model: str | Path) -> Path | None:
-    """Return the recipe in a model's folder, or in the folder above a student's; None if there is none."""
-    folder = Path(model).expanduser()
-    places = [folder / RECIPE] + ([folder.resolve().parent / RECIPE] if folder.name == STUDENT else [])
+    """Return the recipe that a model was made by, None if there is none.
+
+    It is in the model's folder, above a student's, or in the distillation beside a whole run's artifact.
+    """
+    folder = Path(split_form(model)[0]).expanduser()
+    above = {STUDENT: [RECIPE], ARTIFACT_FOLDER: [f"{DISTILLED}/{RECIPE}"]}.get(folder.name, [])
+    places = [folder / RECIPE, *(folder.resolve().parent / name for name in above)]
     return next((place for place in places if place.is_file()), None)
 
 

@@ -117,10 +117,16 @@ def test_a_useless_teacher_is_named_first(tmp_path: Path) -> None:
 
 def test_few_steps_ask_for_more(tmp_path: Path) -> None:
     few = summary(-0.1, -0.08, -0.06)
-    few["stages"] = {"prediction": {"steps": 4}}
+    few["stages"] = {"intermediate": {"steps": 6}, "prediction": {"steps": 4}}
     verdict = judge_student(few, tmp_path, 2.0)
-    assert verdict.causes[0] == "It was trained for 4 steps only."
-    assert verdict.steps[0] == "--set prediction.training.max_steps=1000"
+    assert verdict.causes[:2] == (
+        "The stage intermediate took 6 steps only.",
+        "The stage prediction took 4 steps only.",
+    )
+    # One command that mends both.
+    assert verdict.steps[0] == (
+        "--set intermediate.training.max_steps=1000 --set prediction.training.max_steps=1000"
+    )
 
 
 def test_few_rows_ask_for_more(tmp_path: Path) -> None:
