@@ -295,7 +295,7 @@ def with_answers(
             layers=layers,
         )
 
-    if not layers and isinstance(settings, SoftLabelSettings) and not uses_predictions(settings):
+    if not layers and isinstance(settings, SoftLabelSettings) and not settings.reads_predictions:
         answered = rows
     elif run.recipe.unseen:
         folds = read_folds(run.teacher, run.prepared.data, run.prepared.task.rows)
@@ -304,11 +304,6 @@ def with_answers(
         answered = answer(rows, run.teacher)
     is_each_once = order is None or np.array_equal(order, np.arange(len(rows)))
     return answered if is_each_once else answered.select(order)
-
-
-def uses_predictions(settings: SoftLabelSettings) -> bool:
-    """Return whether any trial learns from soft labels."""
-    return any(choice.alpha > 0 for choice in settings.choices())
 
 
 def places_that_are_read(run: Distillation, settings: TrialSettings) -> NDArray[np.int64] | None:

@@ -134,6 +134,11 @@ class SoftLabelSettings(TrialSettings):
     """A Parquet file with any model's predictions for the training rows, instead of a teacher; see
     `distillation/predictions_file.py`."""
 
+    @property
+    def reads_predictions(self) -> bool:
+        """Whether any trial has a loss against predictions."""
+        return any(choice.alpha > 0 for choice in self.choices())
+
 
 class PatientSettings(TrialSettings):
     """Patient KD's L_PT on the first token's hidden states, in addition to `soft_labels`."""

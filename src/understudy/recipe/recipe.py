@@ -27,6 +27,7 @@ from understudy.recipe.distillation import (
     PredictionSettings,
     SoftLabelSettings,
 )
+from understudy.recipe.soft_labels import check_soft_labels
 from understudy.recipe.whole_run import ExportSettings, FinetuneSettings
 from understudy.training.argument_names import argument_types, check_training
 
@@ -373,8 +374,7 @@ def _refuse_without_effect(recipe: Recipe) -> None:
         raise RecipeError("data.unlabelled has no effect on mine, which finds such rows.")
     if recipe.data.unlabelled is not None and recipe.method is None:
         raise RecipeError("data.unlabelled has no effect without a method: fine-tuning needs labels.")
-    if recipe.soft_labels is not None and recipe.soft_labels.predictions is not None:
-        _check_predictions(recipe)
+    check_soft_labels(recipe)
     if recipe.finetune is not None and recipe.teacher is not None:
         raise RecipeError(
             "teacher and finetune exclude each other: a teacher is fine-tuned already. Leave one "
@@ -403,23 +403,6 @@ def _refuse_without_effect(recipe: Recipe) -> None:
             f"{given[0]} has no effect with {run}; its keys are {', '.join(_KEYS[recipe.run])}."
         )
     check_class_weights(recipe)
-
-
-def _check_predictions(recipe: Recipe) -> None:
-    """Refuse uses that a file of predictions cannot serve."""
-    if recipe.method == "patient":
-        raise RecipeError(
-            "soft_labels.predictions holds no hidden states, which method: patient needs. Use soft-labels."
-        )
-    if recipe.data.unlabelled is not None:
-        raise RecipeError("data.unlabelled needs a teacher; soft_labels.predictions has the training rows.")
-    if recipe.teacher is not None:
-        raise RecipeError("teacher and soft_labels.predictions exclude each other: the file is the teacher.")
-    if not recipe.task_definition.rows.accepts_predictions:
-        raise RecipeError(
-            "soft_labels.predictions serves classes, choices and scores; predictions of "
-            f"{recipe.task_definition.rows} belong to a tokenizer's tokens. Give a teacher."
-        )
 
 
 def _explain(error: ValidationError) -> list[str]:

@@ -86,6 +86,20 @@ def test_a_joint_block_has_something_to_learn() -> None:
         load_recipe("joint-classification", {"joint.layers": 0, "joint.weights": None})
 
 
+@pytest.mark.parametrize(
+    "idle",
+    [{"data.unlabelled": "more.txt"}, {"unseen": True}, {"soft_labels.predictions": "p.parquet"}],
+    ids=["unlabelled", "unseen", "predictions"],
+)
+def test_labels_alone_leave_no_use_for_predictions(idle: dict[str, Any]) -> None:
+    labels = {"soft_labels.alpha": 0.0, "soft_labels.search": None}
+    assert not load_recipe("soft-labels-classification", labels).soft_labels.reads_predictions
+    with pytest.raises(RecipeError, match=rf"{next(iter(idle))} has no effect: with soft_labels\.alpha 0"):
+        load_recipe("soft-labels-classification", labels | idle)
+    some = {"soft_labels.search": {"alpha": [0.0, 0.5]}}
+    assert load_recipe("soft-labels-classification", some | idle).soft_labels.reads_predictions
+
+
 def test_a_recipe_is_frozen() -> None:
     recipe = load_recipe("finetune-mrpc")
     with pytest.raises(pydantic.ValidationError, match="frozen"):
