@@ -88,7 +88,7 @@ def test_a_joint_block_has_something_to_learn() -> None:
 
 @pytest.mark.parametrize(
     "idle",
-    [{"data.unlabelled": "more.txt"}, {"unseen": True}, {"soft_labels.predictions": "p.parquet"}],
+    [{"data.unlabelled": ["more.txt"]}, {"unseen": True}, {"soft_labels.predictions": "p.parquet"}],
     ids=["unlabelled", "unseen", "predictions"],
 )
 def test_labels_alone_leave_no_use_for_predictions(idle: dict[str, Any]) -> None:
