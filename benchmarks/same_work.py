@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import load_file
 from transformers import BertForSequenceClassification
@@ -123,6 +124,7 @@ def learn(task: str, tool: str, seed: int, start: Path, options: argparse.Namesp
         "cpu_seconds": round(children_seconds() - before, 1),
         "seconds": round(time.monotonic() - began, 1),
     }
+    told["real_tokens_a_second"] = round(2 * TASKS[task][2] * real_tokens(start) / told["cpu_seconds"])
     command = ["understudy", "evaluate", str(output / "student"), "--task", task, "--json"]
     command += ["--data", str(options.assets / "glue")]
     answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
@@ -268,9 +270,12 @@ def data_of(task: str, options: argparse.Namespace) -> Path:
 
 
 def len_rows(start: Path) -> int:
-    import numpy as np
-
     return len(np.load(start / "rows.npz")["input_ids"])
+
+
+def real_tokens(start: Path) -> int:
+    """Tokens of the rows that are no padding."""
+    return int(np.load(start / "rows.npz")["attention_mask"].sum())
 
 
 def written_lines(name: str) -> int:

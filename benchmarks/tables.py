@@ -447,6 +447,39 @@ def peer_steps_table(results: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
+SAME_WORK = {
+    "authors": "the authors' task_distill.py",
+    "textbrewer": "TextBrewer, GeneralDistiller",
+    "torchdistill": "torchdistill, DistillationBox",
+    "theirs": "ours, with the authors' losses",
+    "ours": "ours, `desk-tinybert-mrpc`",
+}
+
+
+def same_work_table(results: dict) -> str:
+    """Score, time and memory of both task stages by each tool, and what its user writes."""
+    lines = [
+        "| task | | score (95 % of a run): seeds | CPU seconds | real tokens a second | memory | lines |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for task in ("mrpc", "cola"):
+        for tool, name in SAME_WORK.items():
+            runs = _runs(results, f"{task}-{tool}-")
+            if not runs:
+                continue
+            metric = next(iter(runs[0]["scores"]))
+            means = {
+                key: statistics.mean(run[key] for run in runs)
+                for key in ("cpu_seconds", "real_tokens_a_second", "peak_mb")
+            }
+            lines.append(
+                f"| {NAMES[task]}, {metric} | {name} | {_seeds(runs, metric)} | {means['cpu_seconds']:.0f} | "
+                f"{means['real_tokens_a_second']:.0f} | {means['peak_mb'] / 1000:.1f} GB | "
+                f"{runs[0].get('lines', '–')} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
 def peer_augmentation_table(results: dict) -> str:
     lines = [
         "| | rows | theirs | ours | times faster | in the algorithm's order | candidates in both |"
@@ -551,6 +584,7 @@ TABLES = {
     "ablations": ("ablations", ablation_tables),
     "parity": ("peers", parity_table),
     "peer-steps": ("peers", peer_steps_table),
+    "same-work": ("same_work", same_work_table),
     "peer-augmentation": ("peers", peer_augmentation_table),
     "alternatives": ("alternatives", alternatives_table),
     "faults": ("faults", faults_table),
