@@ -29,7 +29,8 @@ TARGETS = {"1.5ms": "1.5ms", "8MB": "8MB", "lose2": "lose 2 points"}
 TRIED = ["--student", "6l-384d,4l-312d"]
 STEPS = (200, 200)
 STEPS_OF_POINTS = {"sst2": (1500, 600), "mrpc": (300, 200)}
-UNITS = {"milliseconds": "ms for one text", "megabytes": "MB"}
+# Times of different days do not compare, shares of the teacher's time in the same run do.
+UNITS = {"milliseconds": "time for one text, share of the teacher's", "megabytes": "MB"}
 
 
 def main() -> None:
@@ -112,15 +113,16 @@ def draw(found: dict[str, Any]) -> None:
                         continue
                     drawn.add(model)
                     score = one["score"]
+                    place = one[key] / run["models"]["teacher"][key] if key == "milliseconds" else one[key]
                     label = model if is_teacher else run["shape"] if model == "student, int8" else model
                     if model == run["chosen"]:
                         label += f"\n“{run['target']}”"
                     away = [[score["value"] - score["low"]], [score["high"] - score["value"]]]
                     colour = "0.5" if is_teacher else "C0" if model == run["chosen"] else "C1"
-                    axis.errorbar(one[key], score["value"], away, fmt="o", color=colour, capsize=2)
-                    place = (6, 4) if len(drawn) % 2 else (6, -18)  # neighbours may overlap
-                    at = (one[key], score["value"])
-                    axis.annotate(label, at, place, textcoords="offset points", fontsize=8)
+                    axis.errorbar(place, score["value"], away, fmt="o", color=colour, capsize=2)
+                    beside = (6, 4) if len(drawn) % 2 else (6, -18)  # neighbours may overlap
+                    at = (place, score["value"])
+                    axis.annotate(label, at, beside, textcoords="offset points", fontsize=8)
             axis.set(xscale="log", xlabel=unit, title=task)
             axis.xaxis.set_major_formatter("{x:g}")
             axis.margins(x=0.25)
