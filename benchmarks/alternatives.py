@@ -1,17 +1,17 @@
 r"""What would a user pick instead of distilling, and does it beat our students at the same speed?
 
-On five GLUE tasks: words counted (TF-IDF) with a logistic regression, a static model of model2vec with the
-same, setfit's fine-tuned sentence embeddings with a head, and artifacts: the teacher in int8, a public small
-encoder that learnt the labels alone, our students. Score on the development set, CPU milliseconds for one
-text on one thread, megabytes, CPU minutes of training.
+On five GLUE tasks: TF-IDF and a static model2vec model, each with logistic regression, setfit's fine-tuned
+sentence embeddings with a head, and artifacts: the teacher in int8, a small public encoder that learnt from
+the labels alone, and our students. Reports the score on the development set, CPU milliseconds for one text on
+one thread, megabytes, and CPU minutes of training.
 
     python benchmarks/alternatives.py --encoder ENCODER --sentences all-MiniLM-L6-v2 \
         --artifact "teacher, int8=artifacts/{task}-teacher" \
         --artifact "student, int8=artifacts/{task}-student"
 
-`--artifact NAME=FOLDER` may be repeated; `{task}` stands for sst2, cola, mrpc, rte, stsb, and a folder that
-is not there leaves the task out. `--ways` and `--tasks` choose a part; results of others are kept. `--quick`
-takes few rows, and writes no results.
+`--artifact NAME=FOLDER` may be repeated; `{task}` is replaced by sst2, cola, mrpc, rte and stsb, and a task
+whose folder is missing is left out. `--ways` and `--tasks` select a part; results of others are kept.
+`--quick` takes few rows, and writes no results.
 """
 
 from __future__ import annotations

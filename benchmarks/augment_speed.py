@@ -1,4 +1,4 @@
-"""How much faster is augmentation than one forward pass per word, and what does it cost beside the model?
+"""How much faster is augmentation than one forward pass per word, and what does it cost on top of the model?
 
 On 500 rows of SST-2 and MRPC each, with the real masked language model: `understudy`'s batch function against
 Algorithm 1 as it is written down, one forward pass for every word of every variant (on a few rows, and scaled
@@ -8,8 +8,8 @@ inputs, batched by length, with the head at the masks alone.
     python benchmarks/augment_speed.py --assets ../shared/assets
 
 Prints one JSON object by task with `speedup` (of `context: original` over the algorithm as written),
-`speedup_sequential` (of `context: sequential`, which gives what the algorithm as written gives),
-`speedup_once` (of `context: original` over one pass per word and text, as the published code has it) and
+`speedup_sequential` (of `context: sequential`, which has the same results as the algorithm as written),
+`speedup_once` (of `context: original` over one pass per word and text, as in the published code) and
 `overhead` (of `context: original` over the bare passes). `--quick` takes 40 rows and writes no results.
 """
 

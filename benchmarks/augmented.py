@@ -1,12 +1,12 @@
 """Does a student learn more from augmented rows?
 
 For MRPC and CoLA and three seeds each: a `tinybert-4l-312d` student, cut from its teacher, goes through both
-stages of TinyBERT for equally many steps, once on the training set and once on its 20 variants a row.
+stages of TinyBERT for equally many steps, once on the training set and once on its 20 variants per row.
 
     python benchmarks/augment_rows.py --output-dir augmented
     python benchmarks/augmented.py --augmented augmented --teachers teachers --output-dir students
 
-Runs that are in the output folder are not made again, so the script can be stopped, or started twice side by
+Runs that are in the output folder are not repeated, so the script can be stopped, or started twice side by
 side with different --rows. `--quick` makes a few steps of MRPC and writes no results.
 """
 

@@ -1,8 +1,8 @@
-"""How well are the time and the size of a student known before it is trained?
+"""How accurately can the time and the size of a student be predicted before it is trained?
 
 Twenty shapes that were never timed are exported to int8 with random weights and the teacher's vocabulary,
 timed in turns, and compared with what `understudy.planning.budget` predicts from six others. All are measured
-in one run, since machines and moments differ.
+in one run, since times differ between machines and between runs.
 
     python benchmarks/budget.py ../shared/assets/bert-12l-384h-mlm
 

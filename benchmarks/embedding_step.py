@@ -1,10 +1,10 @@
-"""What does a step of our embedding students cost beside sentence-transformers' own trainer?
+"""What does a step of our embedding students cost compared with sentence-transformers' own trainer?
 
 The same student learns the vectors of the same texts twice: by `understudy.distill` (vectors alone, the
 teacher's vectors cached), and by `SentenceTransformerTrainer` with `MSELoss` (the teacher's vectors computed
-before). All texts have 24 tokens, so every batch has the same shape. Both advance in turns in one process: a
-step of ours, a step of theirs, with the fetching of batches, logs and schedules. `ratio` is ours by theirs,
-of median seconds a step. Both students are scored by Spearman's correlation on STS-B's development set.
+before). All texts have 24 tokens, so every batch has the same shape. Both take turns in one process: a step
+of ours, a step of theirs, including fetching batches, logs and schedules. `ratio` is our median seconds per
+step divided by theirs. Both students are scored by Spearman's correlation on STS-B's development set.
 
     python benchmarks/embedding_step.py MODEL STUDENT --texts texts.txt --assets ../shared/assets
 

@@ -1,6 +1,6 @@
-"""How much of an embedding model's similarities and searches does a smaller one keep?
+"""How much of an embedding model's quality in similarity and search does a smaller one keep?
 
-A student is cut from the teacher and learns from sentences of Wikipedia and the training texts of GLUE, by
+A student is cut from the teacher and learns from sentences of Wikipedia and the training texts of GLUE, in
 three ways: `cut` (no training), `layers` (the teacher's layers, then its vectors), `vectors` (its vectors
 alone, for as many steps). Teacher and students are exported and scored from their files:
 
@@ -12,7 +12,7 @@ alone, for as many steps). Teacher and students are exported and scored from the
 
     python benchmarks/embeddings.py MODEL --assets ../shared/assets --output-dir students
 
-Runs that are already in the output folder are not made again. `--quick` makes a few steps and writes no
+Runs that are already in the output folder are not repeated. `--quick` makes a few steps and writes no
 results.
 """
 

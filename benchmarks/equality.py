@@ -2,14 +2,14 @@
 
 A model of every kind is made from a public encoder of 3 layers in a few steps and exported to int8. Then the
 same rows are predicted one by one by `Predictor`, over HTTP by `POST /predict` and by the Open Inference
-Protocol (with tritonclient), and some of them in Chromium, by the page that `understudy web` writes.
+Protocol (with tritonclient), and some of them in Chromium, on the page that `understudy web` writes.
 
     python benchmarks/equality.py --assets ../shared/assets --modules MODULES --output-dir equality
 
-`--modules` is a folder where npm has installed playwright-core (`make browser` makes one); without it there
-is no browser. Answers over HTTP must be equal to the last bit. In the browser, labels, answers and entities
-are compared, and differences of probabilities are stated, in int8 and in fp32. `--quick` asks 100 rows of
-each kind and writes no results.
+`--modules` is a folder where npm has installed playwright-core (`make browser` makes one); without it, the
+browser is left out. Answers over HTTP must be equal to the last bit. In the browser, labels, answers and
+entities are compared, and differences of probabilities are reported, in int8 and in fp32. `--quick` predicts
+100 rows of each kind and writes no results.
 """
 
 from __future__ import annotations

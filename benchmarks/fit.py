@@ -1,15 +1,15 @@
-"""What does it bring to fit a cut student to its teacher by least squares, before the first step?
+"""What is gained by fitting a cut student to its teacher by least squares, before the first step?
 
 For each task, `tinybert-4l-312d` is cut from its teacher and goes through both stages of TinyBERT for equally
-many steps: from the weights as they were cut, with a rate of 1e-3 for the layers (`cut`); with each linear
-layer fitted, at the 3e-4 of the recipes (`fitted`) and at 1e-3 (`faster`). `general` was cut from the
-pretrained encoder and went through general distillation (`--general`) before it is fitted, `unfitted` is the
+many steps: from the weights as they were cut, with a learning rate of 1e-3 for the layers (`cut`); with each
+linear layer fitted, at the recipes' 3e-4 (`fitted`) and at 1e-3 (`faster`). `general` was cut from the
+pretrained encoder and went through general distillation (`--general`) before it is fitted; `unfitted` is the
 same without the fit. SST-2 has 2,500 rows.
 
     python benchmarks/fit.py --teachers teachers --assets ../shared/assets --output-dir students
     python benchmarks/fit.py --teachers teachers --assets ../shared/assets --tasks sst2 --steps 156+156
 
-Runs that are already in the output folder are not made again, so the script can be stopped and run again, and
+Runs that are already in the output folder are not repeated, so the script can be stopped and run again, and
 several can run side by side. `--tasks`, `--starts`, `--steps` (of the layers and of the predictions) and
 `--seeds` choose a part. `--quick` makes a few steps of MRPC and writes no results.
 """

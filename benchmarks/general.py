@@ -1,9 +1,9 @@
 r"""Is a general student a better start for a task than random weights?
 
-A `tinybert-4l-312d` student learns the pretrained encoder on Wikipedia's text, and then MRPC, RTE, CoLA and
-STS-B by both of TinyBERT's task stages, three seeds each, beside the same student from random weights for
-equally many steps. `pairs` is the general student after some more steps with two segments a block, on CoLA
-and STS-B.
+A `tinybert-4l-312d` student learns from the pretrained encoder on Wikipedia's text, and then MRPC, RTE, CoLA
+and STS-B in both of TinyBERT's task stages, with three seeds each. It is compared with the same student from
+random weights for equally many steps. `pairs` is the general student after some more steps with two segments
+per block, on CoLA and STS-B.
 
     understudy corpus ../shared/assets/wiki --tokenizer ../shared/assets/bert-12l-384h-mlm \
         --output-dir corpora/wiki --workers 2
@@ -24,11 +24,11 @@ encoder, fitted to it by least squares; `desk.py` has it on the tasks (`wiki`):
     understudy general ../shared/assets/bert-12l-384h-mlm --recipe desk-general --corpus corpora/wiki-pairs \
         --output-dir students/general-cut
 
-Keeps what the runs' result.json say, and the curves of the first and the last, in `benchmarks/results`. Runs
-of general distillation whose folders are not there are left as they are. Runs on tasks that are in
-the results or in the output folder are not made again, nor those from random weights that `starts.py` made
-with the same settings. It can be started twice side by side with different --tasks or --starts. `--quick`
-makes a few steps of MRPC and writes no results.
+Stores the contents of the runs' result.json, and the curves of the first and the last, in
+`benchmarks/results`. Results of general distillation whose folders are missing are left unchanged. Runs on
+tasks that are in the results or in the output folder are not repeated, nor those from random weights that
+`starts.py` made with the same settings. It can be started twice side by side with different --tasks or
+--starts. `--quick` makes a few steps of MRPC and writes no results.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What does general distillation cost beside its bare loop, and where does the time go?
+"""What does general distillation cost compared with a bare loop, and where does the time go?
 
 The real encoder teaches a `tinybert-4l-312d` student on blocks of real text: `understudy general` as it is,
 against a loop of the same models, losses and batches and nothing else, in turns in one process.
 
     python benchmarks/general_throughput.py --assets ../shared/assets
 
-Prints one JSON object: `ratio` (seconds of ours over the bare loop's), tokens a second, and the shares of the
-bare loop's time: reading, the teacher's forward pass, the student's, losses, backward pass, optimiser.
+Prints one JSON object: `ratio` (our seconds divided by the bare loop's), tokens per second, and the shares of
+the bare loop's time: reading, the teacher's forward pass, the student's, losses, backward pass, optimiser.
 `--quick` takes a few steps and writes no results.
 """
 

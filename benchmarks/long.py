@@ -1,13 +1,13 @@
-"""Do memory and open files stay flat in a process that goes on for long?
+"""Do memory and open files stay constant in a long-running process?
 
 A tiny classifier takes 10,000 steps of both TinyBERT stages, is evaluated 1,000 times and exported 100 times,
-and its artifact predicts 100,000 texts, each part in a process of its own. Memory and open files are read
+and its artifact predicts 100,000 texts, each part in its own process. Memory and open files are measured
 eleven times in each part.
 
     python benchmarks/long.py
 
-`growth_mb` is how much the memory grew from the third reading, when everything is imported and cached, to
-the last one. `--quick` does a hundredth of it and writes no results.
+`growth_mb` is how much the memory grew from the third measurement, when everything is imported and cached,
+to the last one. `--quick` does a hundredth of it and writes no results.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Does memory grow with the number of rows?
 
-Writes a CSV, loads, checks and encodes it in a process of its own for each size, and samples the
-memory the process holds itself (anonymous pages: mapped files are the system's to drop). With `--unlabelled`
-the rows have no labels, a tiny teacher predicts them, and some batches are read with its predictions.
+For each size, writes a CSV, loads, checks and encodes it in a separate process, and samples the memory that
+the process itself holds (anonymous pages, since the system can drop mapped files). With `--unlabelled`, the
+rows have no labels, a tiny teacher predicts them, and some batches are read with its predictions.
 
     python benchmarks/million_rows.py --tokenizer ../shared/assets/bert-12l-384h-mlm
 

@@ -1,4 +1,4 @@
-"""How much of a teacher's F1 does a student keep where a text has several labels, and do thresholds help?
+"""How much of a teacher's F1 does a student keep if texts have several labels, and do thresholds help?
 
 The task is made from CoNLL-2003: a text is a sentence, and its labels are the types of entities that occur
 in it (PER, LOC, ORG, MISC; a fifth of the sentences have none). A teacher is fine-tuned, distilled by
@@ -6,11 +6,11 @@ TinyBERT into a `tinybert-4l-312d` cut from it, and exported to int8.
 
     python benchmarks/multi_label.py --assets ../shared/assets --output-dir students
 
-The scores on the development set count a label from a probability of 0.5 on. The thresholds in the artifact
-are chosen on that set, so what they are worth is measured on the test set, where nothing is chosen: the int8
-file at 0.5 and at its thresholds.
+On the development set, a label is predicted from a probability of 0.5. The thresholds in the artifact are
+chosen on that set, so their benefit is measured on the test set, where nothing is chosen: the int8 file at
+0.5 and at its thresholds.
 
-Runs that are already in the output folder are not made again. `--quick` makes a few steps on a few rows and
+Runs that are already in the output folder are not repeated. `--quick` makes a few steps on a few rows and
 writes no results.
 """
 

@@ -1,13 +1,13 @@
-"""Does a student that is patient beat one that sees soft labels, and that one labels alone?
+"""Does Patient KD beat plain soft labels, and do soft labels beat labels alone?
 
 For MRPC, RTE and SST-2, students of six and three layers and three seeds each: the first layers of the
-pretrained encoder learn four ways for equally many steps: `labels` (soft labels with a weight of 0),
-`soft-labels`, `pkd-skip` and `pkd-last`. All through the command line as a user would.
+pretrained encoder learn in four ways for equally many steps: `labels` (soft labels with a weight of 0),
+`soft-labels`, `pkd-skip` and `pkd-last`. All of it runs through the command line, as a user would do it.
 
     python benchmarks/patient.py --grid      # a part of the paper's grid, on MRPC with three layers
     python benchmarks/patient.py             # with the values it found
 
-Runs that are in the results or in the output folder are not made again, so the script can be stopped, or
+Runs that are in the results or in the output folder are not repeated, so the script can be stopped, or
 started twice side by side with different --layers or --ways. `--quick` makes a few steps of MRPC and writes
 no results.
 """

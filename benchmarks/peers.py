@@ -1,7 +1,7 @@
-r"""Are our losses the authors' own, and what do a step and an augmented row cost beside the published code?
+r"""Do our losses equal the authors', and what do a step and an augmented row cost next to the published code?
 
-The published code is not part of this repository: give the folders of its sources. Each project runs in an
-environment of its own, which the first run makes, and as it was published; what had to be bridged is listed
+The published code is not part of this repository: pass the folders of its sources. Each project runs as it
+was published, in its own environment, which the first run creates; the adaptations that it needed are listed
 in the results as `shims`.
 
     python benchmarks/peers.py --tinybert SOURCE/TinyBERT --patient SOURCE/PKD-for-BERT-Model-Compression \
@@ -10,7 +10,7 @@ in the results as `shims`.
 Parts, all by default (`--parts`):
 
 - `parity`: one batch of MRPC, the same weights in both: every loss and the gradient of every weight;
-- `step`: seconds a step of the authors', TextBrewer's and ours, in turns, one thread each, CPU time;
+- `step`: seconds per step of the authors' code, TextBrewer and ours, in turns, one thread each, CPU time;
 - `augmentation`: `--rows` of MRPC and of SST-2: seconds, candidates of the same words, rows written.
 
 `--quick` takes less of everything and writes no results.

@@ -1,12 +1,12 @@
-"""Is `precision: auto` as fast as the better of fp32 and bf16, whatever the processor can do?
+"""Is `precision: auto` as fast as the faster of fp32 and bf16, whatever the processor supports?
 
 The layer stage of `quickstart` with the real encoder, a few steps at a time, in turns: auto, fp32 and bf16,
 with oneDNN limited to each of several instruction sets.
 
     python benchmarks/precision.py --assets ../shared/assets
 
-Prints one JSON object: seconds a step (median) by limit and precision, and `slowdown`, the largest ratio of
-auto to the better of the other two. `--quick` makes one round of two steps.
+Prints one JSON object: median seconds per step by limit and precision, and `slowdown`, the largest ratio of
+auto to the faster of the other two. `--quick` makes one round of two steps.
 """
 
 from __future__ import annotations

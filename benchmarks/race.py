@@ -1,4 +1,4 @@
-"""Do all methods learn a task of RACE's shape: an article, a question, four choices?
+"""Do all methods learn a task with the format of RACE: an article, a question, four choices?
 
 RACE itself may not be at hand, so the task is made from Wikipedia: an article is a sentence, the question is
 which sentence follows it, and three of the four choices come from other articles. Training and development
@@ -7,7 +7,7 @@ rows come from different articles. Chance is 0.25.
     python benchmarks/race.py --assets ../shared/assets --output-dir students
 
 Fine-tunes a teacher, then distils it by each method into a student of three layers. Runs that are already
-in the output folder are not made again. `--quick` makes a few rows and steps and writes no results.
+in the output folder are not repeated. `--quick` makes a few rows and steps and writes no results.
 """
 
 from __future__ import annotations

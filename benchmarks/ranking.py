@@ -2,16 +2,16 @@
 
 A teacher is fine-tuned on triples: questions of QNLI's development set and of WikiQA's training set, with
 a right sentence and a wrong one (WikiQA: of the same page; QNLI: the most similar one by TF-IDF). Students
-are cut from it and learn from the same triples without labels, by two ways: `cut` (no training) and `layers`
+are cut from it and learn from the same triples without labels, in two ways: `cut` (no training) and `layers`
 (the teacher's layers, then its scores and margins). All are exported and scored from their files:
 
 - WikiQA, test set: each question's sentences are ordered;
-- NFCorpus (test) and SciFact (validation), some queries: the first 100 documents by an embedding model are
-  ordered again, documents cut at 128 tokens.
+- NFCorpus (test) and SciFact (validation), some queries: the top 100 documents of an embedding model are
+  reranked, documents cut at 128 tokens.
 
     python benchmarks/ranking.py ENCODER --embeddings MODEL --assets ../shared/assets --output-dir students
 
-`--embeddings` is an exported embedding model. Runs that are already in the output folder are not made again.
+`--embeddings` is an exported embedding model. Runs that are already in the output folder are not repeated.
 `--quick` makes a few steps and writes no results.
 """
 

@@ -1,4 +1,4 @@
-"""What do batches of like length save beside padding every row to the recipe's maximum?
+"""What do batches of similar lengths save, compared with padding every row to the recipe's maximum?
 
 Steps of the intermediate stage (`tinybert-4l-312d` student, 12-layer teacher) on the same rows of SST-2
 and MRPC: in our length-grouped batches, padded to their longest row, and as the published code has
@@ -7,7 +7,7 @@ ratio of real tokens (padding not counted) per second.
 
     python benchmarks/real_lengths.py --teachers teachers --assets ../shared/assets
 
-`--quick` takes 640 rows a task, otherwise 3,200.
+`--quick` takes 640 rows per task instead of 3,200.
 """
 
 from __future__ import annotations

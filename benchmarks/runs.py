@@ -1,4 +1,4 @@
-"""What the benchmarks that train have in common: a run by the command line, and its record."""
+"""Code shared by the benchmarks that train: a run through the command line, and its record."""
 
 from __future__ import annotations
 

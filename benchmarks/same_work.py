@@ -1,6 +1,6 @@
-r"""Do the published tools reach the same score with the same work, and what does it take?
+r"""Do the published tools reach the same score with the same training, and at what cost?
 
-TinyBERT's two task stages on MRPC and CoLA by the authors' code, by TextBrewer, by torchdistill and by ours:
+TinyBERT's two task stages on MRPC and CoLA with the authors' code, TextBrewer, torchdistill and ours:
 the same teacher, the same student (4 layers of 312, cut from the teacher and fitted to it), the same 1,600
 rows, batch size, steps and learning rates, three seeds, on one thread. `theirs` is ours with the authors'
 losses (means over padding, one projection, attention at weight 1, a constant rate for the layers), `ours` is
@@ -8,9 +8,9 @@ the shipped recipe. Every student is scored by `understudy evaluate`.
 
     python benchmarks/same_work.py --tinybert SOURCE/TinyBERT --teachers teachers --output-dir peers
 
-The published code is not part of this repository: `--tinybert` is the folder of its sources. Matrix products
-are in bf16 where the processor computes in it, for all of them. Runs that are in the output folder are not
-made again. `--quick` makes one run of each tool on 64 rows of MRPC and writes no results.
+The published code is not part of this repository: `--tinybert` is the folder of its sources. All of them
+compute matrix products in bf16 if the processor supports it. Runs that are in the output folder are not
+repeated. `--quick` makes one run of each tool on 64 rows of MRPC and writes no results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which schedule is worth its steps? Score against steps for four ways of learning, from three starts.
+"""Which training schedule gets the most out of its steps? Plots scores for four ways and three starts.
 
 The ways: labels alone; labels and soft labels, half each; TinyBERT's two stages (two thirds of the steps for
 the layers); everything in one sum (`--method joint`). The starts: 4 layers of 312 cut from the fine-tuned
@@ -8,7 +8,7 @@ public encoder itself, 6 layers of 384 (`minilm`). Every way reads as many batch
     python benchmarks/schedules.py --teachers teachers --assets ../shared/assets --minilm FOLDER \
         --embedding students/embeddings-minilm-4l-312d-layers/student --output-dir students
 
-Runs that are already in the output folder are not made again, so the script can be stopped and run again.
+Runs that are already in the output folder are not repeated, so the script can be stopped and run again.
 `--steps`, `--tasks`, `--starts`, `--ways` and `--seeds` choose a part. `--quick` makes a few steps of CoLA,
 and writes no results.
 """

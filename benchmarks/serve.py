@@ -1,6 +1,6 @@
 """What does the server add to the Predictor, under load and under faults?
 
-A server of two workers is started as a user would start it, and asked for one text a request:
+A server with two workers is started as a user would start it, and gets requests of one text each:
 
 - throughput of the bare Predictor in as many processes, and of the server, in turns, as a ratio;
 - latency by a closed loop (wrk, at 1, 8, 64 and 256 connections) and by an open loop, where requests come at
@@ -11,7 +11,7 @@ A server of two workers is started as a user would start it, and asked for one t
 
     python benchmarks/serve.py ARTIFACT --texts ../shared/assets/glue/SST-2/dev.tsv
 
-Needs wrk (Debian's package). `--quick` asks less of everything, and writes no results.
+Needs wrk (Debian's package). `--quick` sends fewer requests of every kind, and writes no results.
 """
 
 from __future__ import annotations

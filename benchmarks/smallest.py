@@ -1,4 +1,4 @@
-r"""How small can a file be that loses at most a point against the student of 4 layers of 312?
+r"""How small can a file be that loses at most a point against the student with 4 layers of 312?
 
 That student is the one that `desk.py` cuts from its teacher (200 + 200 steps, seed 1). It is distilled
 further for some steps with the most frequent tokens of the task's rows only, and exported to int8 and with
@@ -7,7 +7,7 @@ weights of 4 bits. All are scored from their files on the development set; the d
     python benchmarks/smallest.py --teachers teachers --assets ../shared/assets --output-dir students
 
 `smallest_mb` in `results/budget.json` is the size of the smallest file within a point on all tasks. Runs that
-are in the output folder are not made again. `--quick` makes a few steps of MRPC and writes no results.
+are in the output folder are not repeated. `--quick` makes a few steps of MRPC and writes no results.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ the 312 channels, 26 dimensions a head and 1,200 neurons with the largest mean a
 
     python benchmarks/starts.py --teachers teachers --assets ../shared/assets --output-dir students
 
-Runs that are already in the output folder are not made again, so the script can be stopped and run again.
+Runs that are already in the output folder are not repeated, so the script can be stopped and run again.
 `--quick` makes a few steps of MRPC and writes no results.
 """
 

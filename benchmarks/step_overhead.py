@@ -1,13 +1,13 @@
-"""What does our training step cost beside a bare loop?
+"""What does our training step cost compared with a bare loop?
 
-The intermediate stage of a `tinybert-4l-312d` student on MRPC, once by `DistillationTrainer` with
-everything it does (batches, named losses, logs, clipping, schedule), once by a loop of the same models,
-batches and losses written flat. Both advance in turns in one process: a step of ours, a step of theirs.
-`ratio` is ours by theirs, of median seconds a step.
+The intermediate stage of a `tinybert-4l-312d` student on MRPC, once with `DistillationTrainer` and
+everything it does (batches, named losses, logs, clipping, schedule), once with a plain loop over the same
+models, batches and losses. Both take turns in one process: a step of ours, a step of the loop. `ratio` is our
+median seconds per step divided by the loop's.
 
     python benchmarks/step_overhead.py --teacher teachers/mrpc --assets ../shared/assets
 
-`--quick` makes 20 steps each, otherwise 100.
+`--quick` makes 20 steps each instead of 100.
 """
 
 from __future__ import annotations

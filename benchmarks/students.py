@@ -1,4 +1,4 @@
-"""Does a student that learns from its teacher beat the same student that learns from labels?
+"""Does a student that learns from its teacher beat the same student that learns from labels alone?
 
 For SST-2 and MRPC and three seeds each: a `tinybert-4l-312d` student from scratch goes through both
 stages of TinyBERT with its `desk-tinybert-*` recipe, and the same student (the same first weights) is
@@ -7,7 +7,7 @@ user would, on the original training sets.
 
     python benchmarks/students.py --teachers teachers --assets ../shared/assets --output-dir students
 
-What is already in the results is passed over, so the script can be stopped and run again. `--quick` makes
+Runs that are already in the results are skipped, so the script can be stopped and run again. `--quick` makes
 a few steps of MRPC and writes no results.
 """
 

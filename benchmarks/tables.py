@@ -2,7 +2,7 @@
 
     python benchmarks/tables.py
 
-They stand between marks. A test checks that all say what the results say.
+They are placed between markers. A test checks that they match the results.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-r"""What does `understudy run --target` choose, and does the student keep to the target?
+r"""What does `understudy run --target` choose, and does the student meet the target?
 
 Three targets on SST-2 and MRPC: a time for one text, a size, and the points that may be lost. Students are
-cut from their teacher and learn in both stages of TinyBERT: 200 steps each for a time or a size, as many as
-those of 6 layers in `desk.py` for the points. Sizes and times are those of the int8 students on this machine,
-and each student is timed in turns with its teacher.
+cut from their teacher and learn in both stages of TinyBERT: 200 steps each for a time or a size, and for the
+points as many as those of 6 layers in `desk.py`. Sizes and times are those of the int8 students on this
+machine, and each student is timed in turns with its teacher.
 
     python benchmarks/targets.py --teachers teachers --assets ../shared/assets --output-dir runs
 
-Runs that are in the output folder are not made again. `--quick` makes 5 steps for one target of MRPC and
+Runs that are in the output folder are not repeated. `--quick` makes 5 steps for one target of MRPC and
 writes no results.
 """
 

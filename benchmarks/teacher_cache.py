@@ -1,4 +1,4 @@
-"""What does a grid cost with the teacher's answers on disk, and what with the teacher asked in every step?
+"""What does a grid search cost with the teacher's predictions cached, and with the teacher run in every step?
 
 Patient KD's grid on MRPC rows with the real teacher and a student of three layers: each trial is trained
 twice in turns, once from the cache and once with the teacher's forward pass in the step, its weights

@@ -1,11 +1,11 @@
-"""What do the shipped desk recipes give on a real encoder?
+"""What scores do the shipped desk recipes reach on a real encoder?
 
 Fine-tunes the encoder on each task with its `desk-finetune-*` recipe, through the command line as a
 user would, and keeps a record per task: metric, score, interval, minutes, command.
 
     python benchmarks/teachers.py --assets ../shared/assets --output-dir teachers
 
-A task that is already in the results is passed over, so the script can be stopped and run again.
+A task that is already in the results is skipped, so the script can be stopped and run again.
 `--quick` trains 20 steps of MRPC and writes no results.
 """
 

@@ -1,14 +1,14 @@
-"""What does it save to distil several students in one pass?
+"""How much is saved by distilling several students in one pass?
 
 Three students learn a task from one teacher by `--method joint`, first one after the other, then together
-(`--student A,B,C`), for as many steps and on the same batches. Each call is a process of its own. Seconds are
-counted from the end of a few first steps to the end of the last but one, because a student goes on to its
-scores when it has made its last; memory is the peak of the process.
+(`--student A,B,C`), for as many steps and on the same batches. Each call is a separate process. Seconds are
+counted from the end of the first few steps to the end of the last but one, because a student goes on to
+scoring after its last step; memory is the peak of the process.
 
     python benchmarks/together.py TEACHER --output-dir students
 
-TEACHER is a folder that `finetune` wrote; for another, give `--task` and `--train`. Nothing else may run
-beside it. `--quick` makes a few steps and writes no results.
+TEACHER is a folder that `finetune` wrote; for another, pass `--task` and `--train`. Nothing else may run at
+the same time. `--quick` makes a few steps and writes no results.
 """
 
 from __future__ import annotations

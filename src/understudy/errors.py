@@ -9,10 +9,10 @@ from functools import lru_cache
 
 
 def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """Return the name that is most like a given one, whatever its case; None if none is.
+    """Return the known name most similar to a given one, ignoring case; None if none is similar.
 
     Args:
-        cutoff: the least similarity, from 0 to 1; see `difflib.get_close_matches`.
+        cutoff: the minimum similarity, from 0 to 1; see `difflib.get_close_matches`.
     """
     return _closest(name, tuple(known), cutoff)
 

@@ -22,7 +22,7 @@ from understudy.errors import DataError
 logger = logging.getLogger(__name__)
 
 SEAL = "seal.json"
-_LITTLE = 1 << 20  # bytes: a disk with less is full
+_LITTLE = 1 << 20  # bytes: a disk with less free space counts as full
 
 
 def hash_file(path: Path) -> str:
@@ -42,7 +42,7 @@ def is_place(source: str) -> bool:
 
 
 def check_text_source(source: str, key: str) -> None:
-    """Refuse a file, folder or pattern of text that is not here and cannot be a dataset on the hub.
+    """Refuse a text source that is neither a file, folder or pattern here nor possibly a dataset on the hub.
 
     Args:
         key: the setting that names it, in messages.
@@ -53,7 +53,7 @@ def check_text_source(source: str, key: str) -> None:
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
-    """Write a NumPy array atomically, to a path of any name, after a file with its hash."""
+    """Write a NumPy array atomically, to a path with any suffix, after a file with its hash."""
 
     def write(temporary: Path) -> None:
         with temporary.open("wb") as file:
@@ -65,7 +65,7 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
 def write_atomically(path: Path, content: str | Callable[[Path], object]) -> None:
     """Write a file so that readers see the old or the new content, never a part, even with several writers.
 
-    The content is on the disk before it has its name, so this also holds if the power fails.
+    The content is on disk before the file gets its name, so this also holds if the power fails.
 
     Args:
         content: the text, or a function that writes to the path it is given.
@@ -84,14 +84,14 @@ def write_atomically(path: Path, content: str | Callable[[Path], object]) -> Non
 
 
 def remove_half_written(path: Path) -> None:
-    """Remove what processes of this machine that are gone have left of a file."""
+    """Remove half-written copies of a file left by processes of this machine that no longer run."""
     for half in path.parent.glob(f"{glob.escape(path.name)}.*.writing"):
         owner = half.name.removeprefix(f"{path.name}.").partition("-")[0]
         try:
             os.kill(int(owner), 0)
         except ProcessLookupError:
             half.unlink(missing_ok=True)
-        except (ValueError, OSError):  # no name of ours, or somebody else's process
+        except (ValueError, OSError):  # not a name of ours, or another user's process
             continue
 
 
@@ -101,7 +101,7 @@ def sync(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that cannot
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # not supported by the file system
             raise
     finally:
         os.close(descriptor)
@@ -126,7 +126,7 @@ def write_sealed(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def is_whole(path: Path) -> bool:
-    """Return whether a file is there as `write_sealed` wrote it."""
+    """Return whether a file exists and is as `write_sealed` wrote it."""
     if not path.exists():
         return False
     seal = seal_of(path)
@@ -137,18 +137,18 @@ def is_whole(path: Path) -> bool:
 
 
 def seal(path: Path) -> None:
-    """Write the hash of a finished file next to it, when it is on the disk."""
+    """Write the hash of a finished file next to it, once the file is on disk."""
     sync(path)
     write_atomically(seal_of(path), hash_file(path))
 
 
 def seal_of(path: Path) -> Path:
-    """Return the path of the file with a file's hash."""
+    """Return the path of the file that holds a file's hash."""
     return path.with_name(path.name + ".sha256")
 
 
 def seal_folder(folder: Path) -> None:
-    """Write the hash of every file of a folder to `seal.json` in it, when all of them are on the disk."""
+    """Write the hash of every file of a folder to `seal.json` in it, once all of them are on disk."""
     sync_all(folder)
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SEAL)
     hashes = {path.relative_to(folder).as_posix(): hash_file(path) for path in files}
@@ -156,11 +156,11 @@ def seal_folder(folder: Path) -> None:
 
 
 def is_whole_folder(folder: Path) -> bool:
-    """Return whether a folder's files are those that `seal_folder` has seen."""
+    """Return whether the files that `seal_folder` recorded are unchanged."""
     try:
         hashes = json.loads((folder / SEAL).read_text("utf-8"))
         return all(hash_file(folder / name) == expected for name, expected in hashes.items())
-    except (OSError, ValueError, AttributeError, TypeError):  # also if the seal is something else
+    except (OSError, ValueError, AttributeError, TypeError):  # also if the seal is malformed
         return False
 
 

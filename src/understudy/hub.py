@@ -21,7 +21,7 @@ def split_revision(name: str) -> tuple[str, str | None]:
 
 
 def check_model_name(name: str, key: str) -> None:
-    """Refuse a model that is no folder here and cannot be one on the hub, without asking the hub.
+    """Refuse a model that is neither a local folder nor a possible hub name, without asking the hub.
 
     Args:
         key: what the model is for, in messages.
@@ -32,7 +32,7 @@ def check_model_name(name: str, key: str) -> None:
         return
     if path.is_file():
         raise ModelError(f"{key} must be a folder or a hub name; {name} is a file.")
-    # The hub has user/name: nothing deeper and, without a revision, nothing below a folder that is here.
+    # Hub names are user/name: nothing deeper and, without a revision, nothing below an existing folder.
     below_a_folder = revision is None and "/" in bare and path.parent.is_dir()
     if bare.startswith((".", "/", "~")) or bare.count("/") > 1 or below_a_folder:
         beside = [one.name for one in path.parent.iterdir() if one.is_dir()] if path.parent.is_dir() else []

@@ -45,12 +45,12 @@ def run_jobs(
     else:
         # Spawned, since a fork of a process that has run threads may hang.
         context = multiprocessing.get_context("spawn")
-        heeds = signal.getsignal(signal.SIGINT) != signal.SIG_IGN  # which a shell sets in the background
+        heeds = signal.getsignal(signal.SIGINT) != signal.SIG_IGN  # a shell ignores it for background jobs
         with (
             _shared_cores(workers),
             ProcessPoolExecutor(workers, context, _start_worker, (heeds, make_job, arguments)) as pool,
         ):
-            with _without_ctrl_c():  # starts the processes
+            with _without_ctrl_c():  # the processes start here
                 done = pool.map(_work, numbers)
             yield from done
 

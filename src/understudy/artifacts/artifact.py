@@ -26,7 +26,7 @@ class ExportedModel:
         engine: `onnxruntime` or `openvino`.
         file: relative to the artifact's folder; for OpenVINO the `.xml`, with its `.bin` next to it.
         bytes: the size of all its files.
-        scores: scores on the development sets with intervals: split to metric to figure.
+        scores: scores on the development sets with intervals, by split and metric.
         kept_in_fp32: parts that are not quantised because the score would have dropped.
     """
 
@@ -52,10 +52,10 @@ class Artifact:
         default: the model that is used if none is named.
         files: every file that a prediction needs, with its SHA-256.
         details: figures of the export, for information only.
-        columns: the name of each field in the files that the student was trained on, if it has one.
+        columns: the column of each field in the files that the student was trained on, if it has one.
         temperature: divides the logits, so that probabilities are calibrated.
-        thresholds: the least probability at which each label is given, chosen on the first development set;
-            None if predictions have no thresholds.
+        thresholds: the lowest probability at which each label is predicted, chosen on the first development
+            set; None if predictions have no thresholds.
     """
 
     task: str
@@ -86,7 +86,7 @@ class Artifact:
 
 
 def write_artifact(folder: Path, artifact: Artifact) -> dict[str, Any]:
-    """Write artifact.json, whose presence marks the export as finished, when all files are on the disk."""
+    """Write artifact.json, which marks the export as finished, once all other files are on disk."""
     sync_all(folder)
     content = {"format": FORMAT, **asdict(artifact)}
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
@@ -135,7 +135,7 @@ def _check(file: Path, artifact: Artifact) -> None:
 
 
 def split_form(name: str | Path) -> tuple[str, str | None]:
-    """Split `ARTIFACT:int8` into the artifact and its form; a name without one stays as it is."""
+    """Split `ARTIFACT:int8` into the artifact and its form; a name without a form is returned unchanged."""
     folder, _, form = str(name).rpartition(":")
     if not folder or Path(name).exists() or not Path(folder).expanduser().is_dir():
         return str(name), None
@@ -146,7 +146,7 @@ def split_form(name: str | Path) -> tuple[str, str | None]:
 
 
 def shipped_inside(folder: str | Path) -> Path:
-    """Return the artifact in the folder of a whole run, or the folder as it is given."""
+    """Return the artifact inside a whole run's folder; any other folder is returned unchanged."""
     given = Path(folder).expanduser()
     inside = given / "artifact"
     return inside if is_artifact(inside) and not is_artifact(given) else given

@@ -1,4 +1,4 @@
-"""Model cards of artifacts and students: what they are, how good, how fast, and how to use them."""
+"""Model cards of artifacts and students: what they are, how good and how fast they are, how to use them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from understudy.artifacts.artifact import Artifact
 from understudy.data.kind import RowKind
 
-# Stands for the folder in a card; `understudy push` writes the repository's name in its place.
+# Placeholder for the folder in a card; `understudy push` replaces it with the repository's name.
 THIS_MODEL = "THIS_FOLDER"
 
 _CITATIONS = {
@@ -33,8 +33,8 @@ class Origin:
         method: `tinybert`, `joint`, `patient`, `soft-labels`, or None for a model that was not distilled.
         base_models: hub names of the models that its weights and its teacher come from; no local paths.
         dataset: the dataset's hub name; None for local files.
-        teacher_scores: split to metric to figure.
-        vocabulary: how many tokens it keeps of how many, and what share of held-out tokens is outside.
+        teacher_scores: scores by split and metric.
+        vocabulary: how many of the teacher's tokens it keeps, and the share of held-out tokens outside them.
         recipe: the resolved recipe, without paths.
     """
 
@@ -51,11 +51,11 @@ class Origin:
 
 @dataclass(frozen=True)
 class Student:
-    """A model in torch's form, as its card describes it.
+    """A torch model, as its card describes it.
 
     Attributes:
-        scores: split to metric to figure.
-        scored_by_teacher: whether the scores are agreement with the teacher, for want of labels.
+        scores: scores by split and metric.
+        scored_by_teacher: whether the scores measure agreement with the teacher, because there are no labels.
     """
 
     task: str
@@ -119,7 +119,7 @@ def _metadata(
     tags: Sequence[str],
     forms: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]],
 ) -> str:
-    """Return the metadata between its two lines. The licence and the language are the user's to add."""
+    """Return the metadata block. The licence and the language are left for the user to add."""
     results = [
         EvalResult(
             task_type=kind.pipeline,
@@ -162,7 +162,7 @@ def _summary(
     }
     size = f"{parameters / 1e6:.1f}M parameters"
     what = task if task == kind.name else f"{task} ({kind})"
-    # Names come from a file of rows: Markdown would take HTML in them for its own.
+    # Names come from the data: Markdown would render any HTML in them.
     names = [html.escape(" ".join(name.split()), quote=False) for name in label_names or ()]
     labels = f" Labels: {', '.join(names)}." if names else ""
     if origin.method is None:

@@ -1,4 +1,4 @@
-"""Find an artifact: a folder, or a repository on the hub, of which only the needed files are downloaded.
+"""Find an artifact: a folder, or a repository on the hub, from which only the needed files are downloaded.
 
 huggingface_hub is imported only if there is something to download, since a folder must open quickly.
 """
@@ -13,7 +13,7 @@ from understudy.hub import check_model_name, is_hub_name, split_revision
 
 
 def find_artifact(name: str, revision: str | None, model: str | None) -> Path:
-    """Return the folder of an artifact, downloading it if the name is that of a repository.
+    """Return the folder of an artifact, downloading it if the name is a repository's.
 
     Args:
         name: a folder, or `user/name` or `user/name@revision` on the hub.
@@ -47,7 +47,7 @@ def _download(repo: str, revision: str | None, model: str | None) -> Path:
             name for name in artifact.files if Path(name).with_suffix("") == Path(chosen).with_suffix("")
         ]
         for file in (TOKENIZER, *needed):
-            # The folder's name is the commit: all files are from the same one.
+            # The folder is named after the commit, so all files come from the same one.
             hf_hub_download(repo, file, revision=folder.name)
     except LocalEntryNotFoundError as error:
         raise ModelError(

@@ -46,7 +46,7 @@ FP32, INT8, INT4 = "onnx/model.onnx", "onnx/model_quantized.onnx", "onnx/model_q
 OPENVINO = "openvino/model_int8.xml"
 
 
-# Another engine sums in another order in fp32; a larger difference means a different model.
+# Engines sum in different orders in fp32; a larger difference means a different model.
 PARITY = 1e-3
 
 
@@ -81,7 +81,7 @@ class ExportSubject:
 
 @dataclass
 class FormMaker:
-    """A writer of the forms of a model, which runs and scores each of them."""
+    """Writes the forms of a model, and runs and scores each of them."""
 
     subject: ExportSubject
     folder: Path
@@ -137,7 +137,7 @@ class FormMaker:
         self._add("fp32", "onnxruntime", [file], self.scores)
 
     def int8(self) -> None:
-        """Quantise weights to 8 bits, all of them or as many as keep the score."""
+        """Quantise weights to 8 bits: all of them, or fewer if that costs too much of the score."""
         self._quantize("int8", self.folder / INT8, None)
 
     def int4(self, weights: Int4) -> None:
@@ -152,9 +152,9 @@ class FormMaker:
             return target
 
         parts = list(parts_of(source))
-        if int4 == "embeddings":  # which in fp32 would make it larger than int8
+        if int4 == "embeddings":  # in fp32 they would make the file larger than int8
             parts = [part for part in parts if part != EMBEDDINGS]
-        elif int4 == "all":  # a layer in fp32 would make it larger than with 4 bits for embeddings alone
+        elif int4 == "all":  # with a layer in fp32, the file would be larger than for "embeddings"
             parts = []
         self._gate(name, "onnxruntime", parts, make, [target])
 
@@ -190,7 +190,7 @@ class FormMaker:
             self.form_logits[name] = self._logits(file, engine)
             scores.update(self._scores(self.form_logits[name]))
             lost = [self._points_lost(split, score) for split, score in scores.items()]
-            # The worst of several development sets, and one where the loss is no chance before others.
+            # The worst development set; those where the loss is more than chance come first.
             return max(lost, key=lambda one: (loses_too_much(one, self.tolerance), one.value))
 
         def harm() -> dict[str, float]:
@@ -204,7 +204,7 @@ class FormMaker:
 
         logger.info("Quantising: %s", name)
         _, tried = quantize_less(make, points_lost, harm, tolerance=self.tolerance, name=name)
-        is_above = tried[-1]["points_lost"] > self.tolerance  # and may be chance
+        is_above = tried[-1]["points_lost"] > self.tolerance  # possibly by chance
         level = logging.WARNING if is_above else logging.INFO
         logger.log(level, "%s: %s", name, describe_loss(tried[-1], self.tolerance))
         kept = tried[-1]["kept_in_fp32"]

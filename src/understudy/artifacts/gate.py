@@ -26,7 +26,7 @@ def quantize_less(
         points_lost: returns how much of its score a model loses, in hundredths, with its interval.
         harm: returns how much quantising each part alone changes the logits; called only if needed.
         tolerance: points that may be lost.
-        name: the form's, for a message.
+        name: the form's name, for messages.
 
     Returns:
         The model, and the attempts: parts kept in fp32, and points lost.
@@ -58,8 +58,8 @@ def quantize_less(
 def loses_too_much(lost: Estimate, tolerance: float) -> bool:
     """Return whether a loss is above the tolerance and more than chance.
 
-    On a few hundred rows, two or three predictions that fall the other way exceed half a point. That is no
-    reason to ship a file three times as large, so the 95 % interval of the loss must also exclude 0.
+    On a few hundred rows, two or three changed predictions already exceed half a point. That is not a reason
+    to ship a file three times as large, so the 95 % interval of the loss must also exclude 0.
 
     >>> loses_too_much(Estimate(0.9, -0.3, 2.2), tolerance=0.5)
     False

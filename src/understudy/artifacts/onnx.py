@@ -19,7 +19,7 @@ from understudy.files import write_atomically
 
 # Supported by ONNX Runtime for two years; later opsets add nothing that an encoder needs.
 OPSET = 20
-# The position of a node in the model. All other metadata of the exporter is specific to its machine.
+# The position of a node in the model. The exporter's other metadata is specific to its machine.
 SCOPES = "pkg.torch.onnx.name_scopes"
 
 

@@ -31,7 +31,7 @@ def quantize_openvino(
     nncf.set_log_level(logging.ERROR)
     model = openvino.convert_model(source)
     kept = {name for part, names in parts_of(source).items() if part in keep for name in names}
-    if HEAD in keep:  # the last product has the name of its output
+    if HEAD in keep:  # the last matrix product is named after its output
         kept |= {name for output in model.outputs for name in output.names}
     # A product with a bias becomes two nodes: NAME/WithoutBiases and the sum.
     found = [one.get_friendly_name() for one in model.get_ops()]

@@ -1,7 +1,7 @@
 """Quantise an ONNX file's weights to 8 or 4 bits, by parts: the embeddings, each layer, the head.
 
-Embeddings are most of a small student, and 4 bits hardly slow down looking them up. Products with weights of
-4 bits are slower than those of 8.
+Embeddings make up most of a small student, and 4 bits hardly slow down their lookup. Matrix products are
+slower with 4-bit weights than with 8-bit ones.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from understudy.artifacts.onnx import SCOPES
 from understudy.files import is_full
 from understudy.models.families import stack_names
 
-# Products with weights, and embeddings. (Gemm is converted to MatMul.)
+# Matrix products with weights, and embeddings. (Gemm is converted to MatMul.)
 _QUANTIZED = ("MatMul", "Gemm", "Gather")
 EMBEDDINGS, HEAD = "embeddings", "head"
 _EMBEDDINGS = re.compile("embeddings|embedding_hidden")  # the latter is ALBERT's
-_BLOCK = {"embeddings": 32, "all": 64}  # weights of 4 bits that share a scale and a zero point
-_INT8_ACTIVATIONS = 4  # ONNX Runtime's "accuracy level" of products with weights of 4 bits
+_BLOCK = {"embeddings": 32, "all": 64}  # number of 4-bit weights that share a scale and a zero point
+_INT8_ACTIVATIONS = 4  # ONNX Runtime's "accuracy level" of products with 4-bit weights
 
 Int4 = Literal["embeddings", "all"]
 """The weights that get 4 bits: the embeddings alone, or those of the layers as well."""
@@ -80,14 +80,14 @@ def quantize(source: Path, target: Path, *, keep: Collection[str] = (), int4: In
             op_types_to_quantize=["MatMul"] if int4 else ["MatMul", "Gather"],
             weight_type=QuantType.QInt8,
             per_channel=True,
-            # 7 bits for the weights of products: with 8, the sums overflow on CPUs without VNNI, and a
+            # 7 bits for the weights of matrix products: with 8, sums overflow on CPUs without VNNI, and a
             # prediction would depend on the machine (docs/decisions/0019-int8-on-every-cpu.md).
             reduce_range=True,
             nodes_to_exclude=[*kept, *for_4_bits],
         )
         if int4:
             _quantize_to_4_bits(target, int4, kept)
-    except DecodeError as error:  # of what ONNX has written next to `source` and now reads
+    except DecodeError as error:  # ONNX cannot read back a file that it wrote next to `source`
         if is_full(source):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(source.parent)) from error
         raise
@@ -109,7 +109,7 @@ def _quantize_to_4_bits(file: Path, int4: Int4, kept: Collection[str]) -> None:
     )
     model = onnx.load(file)
     quantizer = nbits.MatMulNBitsQuantizer(model, algo_config=settings, nodes_to_exclude=list(kept))
-    # The zeros of a padding token have a scale of 0, and are divided by it.
+    # The embedding of a padding token is all zeros, so its scale is 0, and it is divided by that scale.
     with np.errstate(invalid="ignore", divide="ignore"):
         quantizer.process()
     onnx.save(quantizer.model.model, file)

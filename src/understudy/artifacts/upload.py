@@ -16,7 +16,7 @@ from understudy.hub import is_hub_name
 
 @dataclass(frozen=True)
 class Content:
-    """What is uploaded of a folder.
+    """The part of a folder that is uploaded.
 
     Attributes:
         kind: `artifact` or `student`.
@@ -54,7 +54,7 @@ class Pushed:
 
 
 def artifact_content(folder: Path) -> Content:
-    """Return what is uploaded of an artifact: its card, its artifact.json, and the files listed there."""
+    """Return the part of an artifact to upload: its card, its artifact.json, and the files listed there."""
     artifact, card = read_artifact(folder), folder / CARD
     if not card.is_file():
         raise OutputError(f"{folder} has no {CARD}, its model card. Export the student again, or write one.")
@@ -108,7 +108,7 @@ def _strings(content: Any) -> Iterator[str]:
 def upload(
     content: Content, repo: str, *, private: bool, revision: str | None, message: str | None
 ) -> Pushed:
-    """Upload a folder's content in one commit to a model repository, which is created if there is none."""
+    """Upload a folder's content in one commit to a model repository, which is created if needed."""
     from huggingface_hub import CommitOperationAdd, HfApi, ModelCard
 
     try:
@@ -119,7 +119,7 @@ def upload(
     try:
         api.create_repo(repo, private=private or None, exist_ok=True)
         is_private = api.model_info(repo).private if private else True
-    except Exception as error:  # those of the client and of its HTTP library have no common base class
+    except Exception as error:  # errors of the client and its HTTP library have no common base class
         raise HubError(f"{repo} cannot be created or opened on the hub: {error}") from error
     if not is_private:
         raise HubError(

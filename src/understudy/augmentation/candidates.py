@@ -177,8 +177,9 @@ def whole_words(tokenizer: PreTrainedTokenizerFast, size: int) -> list[str | Non
 class Candidates:
     """The source of candidates, as chosen by TinyBERT Algorithm 1.
 
-    Words of one token get candidates from the masked language model. Words of several get them from the
-    vectors if they know the word, otherwise from the model with one mask. Entities get others of their type.
+    Single-token words get candidates from the masked language model. Multi-token words get them from the
+    vectors if these contain the word, otherwise from the model with one mask. Entities get others of their
+    type.
     """
 
     def __init__(
@@ -216,7 +217,7 @@ class Candidates:
         new = sorted(words - set(self._has_pieces))
         if not new or self.vectors is None:
             return
-        # After another word, as usual; a tokenizer may treat the first word of a text differently.
+        # Tokenised after another word, the usual case: the first word of a text may be treated differently.
         pieces = self.masked_words.tokenizer([f"a {word}" for word in new], add_special_tokens=False)
         self._has_pieces |= {word: len(ids) > 2 for word, ids in zip(new, pieces["input_ids"], strict=True)}
         several = [word for word in new if self._has_pieces[word]]

@@ -14,7 +14,7 @@ from understudy.augmentation.words import Span, find_words, put_words
 
 @dataclass(frozen=True)
 class Side:
-    """A text of a row, and its places that may change.
+    """A text of a row, and the places in it that may change.
 
     Attributes:
         name: its column; `choices.2` is the third choice.

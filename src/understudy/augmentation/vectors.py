@@ -21,7 +21,7 @@ _WORDS_AT_A_TIME = 64
 
 
 class Vectors:
-    """Words of letters with vectors of length 1; zero and non-finite vectors are left out.
+    """Words made of letters, with vectors of length 1; zero and non-finite vectors are left out.
 
     Args:
         words: the words, most frequent first, as in every format.

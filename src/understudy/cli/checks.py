@@ -26,7 +26,7 @@ def check_early(
 
     require("torch")
     check_inputs(build())
-    # Of several processes, a slow one would meet what the first has begun to write.
+    # Only the first process checks: a slower one might find files that the first has begun to write.
     if output_dir is not None and os.environ.get("RANK", "0") == "0":
         check_free(output_dir, **({"marks": marks} if marks is not None else {}))
 

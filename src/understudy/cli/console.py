@@ -1,4 +1,4 @@
-"""Console output for users: all of it on standard error, so that standard output is left to the program."""
+"""Console output for users: all of it on standard error, so that standard output has only results."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def people_on_stderr() -> Iterator[None]:
 
     transformers.logging.set_verbosity(logging.ERROR)
     transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # loading takes only seconds
-    datasets.disable_progress_bars()  # so does mapping
+    datasets.disable_progress_bars()  # mapping takes only seconds too
     console = Console(stderr=True)
     handler: logging.Handler
     if console.is_terminal:
         handler = RichHandler(console=console, show_time=False, show_path=False, show_level=False)
-    else:  # in a file, a line stays a line
+    else:  # in a file, lines are not wrapped
         handler = logging.StreamHandler(sys.stderr)
     ours = logging.getLogger("understudy")
     ours.addHandler(handler)

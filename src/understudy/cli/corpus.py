@@ -37,8 +37,8 @@ def corpus_command(
     `understudy corpus wiki/ --tokenizer bert-base-uncased --output-dir corpora/wiki --workers 8`
 
     Blocks of 128 tokens are filled with whole sentences and never span two documents. Exact duplicates are
-    dropped, and some documents are held out. Plain text has empty lines between documents, other
-    formats a column:
+    dropped, and some documents are held out. In plain text, empty lines separate documents; in other
+    formats, a column contains them:
 
     `understudy corpus news.jsonl --tokenizer MODEL --set corpus.column=body --output-dir corpora/news`
 

@@ -35,8 +35,8 @@ def distill_command(
         str | None,
         typer.Option(
             "--student",
-            help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to start from. Several, with commas: "
-            "each pass of the teacher serves all.",
+            help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to start from. Several, separated by "
+            "commas, share the teacher's forward passes.",
         ),
     ] = None,
     method: Annotated[
@@ -82,7 +82,7 @@ def distill_command(
 
     `understudy distill teachers/sst2 --unlabelled "reviews/*.txt" --output-dir students/sst2`
 
-    Several students at once, each in a folder of its name; each pass of the teacher serves all of them:
+    Several students at once, each in a folder named after it, sharing the teacher's forward passes:
 
     `understudy distill teachers/sst2 --student 6l-384d,4l-312d,2l-240d --output-dir students/sst2`
 

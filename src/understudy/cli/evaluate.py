@@ -46,8 +46,8 @@ def evaluate_command(
 
     `understudy evaluate teachers/mrpc`
 
-    A folder written by `finetune`, `distill` or `run` knows its task and data. Of a run, the artifact is
-    scored, as it is shipped; also on other rows:
+    A folder written by `finetune`, `distill` or `run` knows its task and data. For a run, the shipped
+    artifact is scored; here on other rows:
 
     `understudy evaluate runs/reviews --dev new.csv`
 

@@ -32,10 +32,10 @@ def export_command(
     int8: Annotated[bool, typer.Option("--int8/--no-int8", metavar="", help="Quantise to int8.")] = True,
     int4: Annotated[
         Literal["embeddings", "all"] | None,
-        typer.Option("--int4", help="Write a smaller file too, with weights of 4 bits.", show_default=False),
+        typer.Option("--int4", help="Also write a smaller file, with 4-bit weights.", show_default=False),
     ] = None,
     openvino: Annotated[
-        bool, typer.Option("--openvino", metavar="", help="Write int8 for OpenVINO too (extra `openvino`).")
+        bool, typer.Option("--openvino", metavar="", help="Also write int8 for OpenVINO (extra `openvino`).")
     ] = False,
     speed: Annotated[
         bool, typer.Option("--speed/--no-speed", metavar="", help="Measure speed for the model card.")
@@ -53,11 +53,11 @@ def export_command(
 
     `understudy predict artifacts/mrpc "A cat sleeps." "There is a sleeping cat."`
 
-    `understudy export artifacts/mrpc --container docker/` writes the files of a container that serves it.
+    `understudy export artifacts/mrpc --container docker/` writes the files for a container that serves it.
 
-    The fp32 file must reproduce torch's outputs, and int8 must keep the score on the dev set; otherwise the
-    parts that it hurts most stay in fp32, or nothing is written. The folder holds everything that predictions
-    need, and a model card.
+    The fp32 file must reproduce torch's outputs, and int8 must keep the score on the dev set. If int8 does
+    not, the parts that it hurts most stay in fp32; if that does not help, nothing is written. The folder
+    contains everything that predictions need, and a model card.
     """
     from understudy.artifacts.artifact import is_artifact, refuse_artifact
     from understudy.cli.checks import check_scoring

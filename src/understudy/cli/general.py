@@ -20,8 +20,8 @@ def general_command(
         str | None,
         typer.Option(
             "--student",
-            help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to continue from. Several, with "
-            "commas: each pass of the teacher serves all.",
+            help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to continue from. Several, separated "
+            "by commas, share the teacher's forward passes.",
         ),
     ] = None,
     recipe: RecipeOption = None,
@@ -33,7 +33,7 @@ def general_command(
 
     `understudy general bert-base-uncased --corpus corpora/wiki --output-dir students/general`
 
-    On several devices, which share every batch:
+    On several devices, with every batch split among them:
 
     `torchrun --nproc-per-node 8 -m understudy general bert-base-uncased --corpus corpora/wiki …`
 

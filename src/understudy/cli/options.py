@@ -21,7 +21,7 @@ TrainOption = Annotated[
     str | None,
     typer.Option("--train", help="Your training rows: CSV, TSV, JSONL, Parquet, SQuAD JSON or CoNLL."),
 ]
-DevOption = Annotated[str | None, typer.Option("--dev", help="Your rows to score on.")]
+DevOption = Annotated[str | None, typer.Option("--dev", help="Your rows for scoring.")]
 
 
 def _parse_share(text: str) -> float:

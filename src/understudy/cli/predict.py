@@ -58,7 +58,7 @@ def predict_command(
     ] = False,
     with_texts: Annotated[
         bool,
-        typer.Option("--with-texts", metavar="", help="Like --json, with the texts: rows to train on."),
+        typer.Option("--with-texts", metavar="", help="Like --json, with the texts, as rows for training."),
     ] = False,
 ) -> None:
     """Predict labels of texts with an exported student. Starts without torch.
@@ -73,13 +73,13 @@ def predict_command(
 
     `understudy predict artifacts/search --file texts.txt --npy vectors.npy`
 
-    `understudy predict ada/reviews-4l "a fine film"` downloads what `understudy push` has uploaded.
+    `understudy predict ada/reviews-4l "a fine film"` downloads what `understudy push` uploaded.
 
-    A table keeps all of its columns and gets those of the prediction. The text is in the column that the
-    student was trained on, or in the one that `--column text=NAME` names.
+    A table keeps all its columns, and those of the prediction are added. The text is read from the column
+    that the student was trained on, or from the one given with `--column text=NAME`.
 
-    Each line of a pipe or a text file is a text; if there are several fields, they are separated by tabs, or
-    given as a JSON object.
+    Each line of a pipe or a text file is one text; several fields are separated by tabs, or given as a JSON
+    object.
     """
     from understudy.data.text_files import encoding_name
     from understudy.predictor import Predictor
@@ -159,7 +159,7 @@ def _check_vectors(path: Path, kind: RowKind, *, others: bool) -> None:
 
 
 def _named(columns: Sequence[str], fields: Sequence[str]) -> dict[str, str]:
-    """Return the column that the user gives for a field."""
+    """Parse the `--column FIELD=NAME` options into columns by field."""
     given = dict(column.partition("=")[::2] for column in columns)
     wrong = sorted(set(given) - set(fields))
     if wrong:

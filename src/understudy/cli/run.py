@@ -35,15 +35,15 @@ def run_command(
     model: Annotated[
         str | None,
         typer.Argument(
-            help="Fine-tuned teacher, or an encoder that becomes one: folder or hub name.", show_default=False
+            help="Fine-tuned teacher, or an encoder to fine-tune: folder or hub name.", show_default=False
         ),
     ] = None,
     student: Annotated[
         str | None,
         typer.Option(
             "--student",
-            help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to start from. Several, with commas: "
-            "they are trained together and compared.",
+            help="Shape (tinybert-4l-312d, 6l-384d), or a saved encoder to start from. Several, separated by "
+            "commas, are trained together and compared.",
         ),
     ] = None,
     target: TargetOption = None,
@@ -60,7 +60,7 @@ def run_command(
     settings: SetOption = None,
     tolerate: Annotated[
         float | None,
-        typer.Option("--tolerate", min=0.0, help="Points that a student may lose to be ready; default 2."),
+        typer.Option("--tolerate", min=0.0, help="Points that a ready student may lose; default 2."),
     ] = None,
     check: Annotated[bool, typer.Option("--check", metavar="", help="Run only the checks.")] = False,
     plan: Annotated[
@@ -68,7 +68,7 @@ def run_command(
         typer.Option(
             "--plan",
             metavar="",
-            help="Measure each stage briefly, say how long it would take, and stop there.",
+            help="Measure each stage briefly, print how long the run would take, and stop.",
         ),
     ] = False,
     overwrite: OverwriteOption = False,
@@ -83,7 +83,7 @@ def run_command(
     an interruption, or with other settings, run the command again: stages that are finished and unchanged
     are skipped.
 
-    Your own file, a tenth of it held out to score on:
+    Your own file, with a tenth of it held out for scoring:
 
     `understudy run bert-base-uncased --train reviews.csv --split 0.1 --text review --label stars
     --output-dir runs/reviews`
@@ -162,7 +162,7 @@ def run_command(
 
 
 def _refuse_several(model: str | None, cause: str, *, check: bool, plan: bool) -> None:
-    """Refuse what only a run of one student can do."""
+    """Refuse options that only a run of one student supports."""
     from understudy.errors import RecipeError
 
     if model is None:

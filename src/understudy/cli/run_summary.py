@@ -71,7 +71,7 @@ def print_run(result: StageResult) -> None:
     table = Table(title=f"{content['task']}: {result.output_dir}", title_justify="left")
     metrics = list(content["models"][0]["scores"])
     table.add_column("", no_wrap=True)
-    # With two metrics, times of 32 texts do not fit a narrow terminal; they are in the report.
+    # With two metrics, the times for 32 texts do not fit a narrow terminal; they are in the report.
     batches = ("1",) if len(metrics) > 1 and console.width < 90 else ("1", "32")
     for heading in (*metrics, "file", *(f"{batch} text{'s' * (batch != '1')}" for batch in batches)):
         table.add_column(heading, justify="right", overflow="fold")

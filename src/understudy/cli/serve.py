@@ -26,25 +26,25 @@ def serve_command(
         str | None, typer.Option("--model", help="Form: int8, fp32 …; default: the artifact's.")
     ] = None,
     api_key_file: Annotated[
-        Path | None, typer.Option("--api-key-file", help="File with a key that requests must have.")
+        Path | None, typer.Option("--api-key-file", help="File with a key that requests must send.")
     ] = None,
     max_bytes: Annotated[
-        int, typer.Option("--max-bytes", min=1, help="Largest request in bytes.")
+        int, typer.Option("--max-bytes", min=1, help="Maximum size of a request, in bytes.")
     ] = 4_000_000,
-    max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Most rows per request.")] = 256,
+    max_rows: Annotated[int, typer.Option("--max-rows", min=1, help="Maximum rows per request.")] = 256,
     max_characters: Annotated[
-        int, typer.Option("--max-characters", min=1, help="Longest row in characters.")
+        int, typer.Option("--max-characters", min=1, help="Maximum length of a row, in characters.")
     ] = 100_000,
     max_in_flight: Annotated[
-        int, typer.Option("--max-in-flight", min=1, help="Most requests at a time, in each worker.")
+        int, typer.Option("--max-in-flight", min=1, help="Maximum requests at a time, in each worker.")
     ] = 64,
     max_seconds: Annotated[
-        float, typer.Option("--max-seconds", min=0.1, help="Longest time to receive or answer a request.")
+        float, typer.Option("--max-seconds", min=0.1, help="Maximum time to receive or answer a request.")
     ] = 30.0,
     drain_seconds: Annotated[
         float,
         typer.Option(
-            "--drain-seconds", min=0.0, help="Keep serving after SIGTERM, so that clients can leave."
+            "--drain-seconds", min=0.0, help="Time to keep serving after SIGTERM, so that clients can leave."
         ),
     ] = 2.0,
     trace: Annotated[
@@ -63,7 +63,7 @@ def serve_command(
 
     `/predict` takes plain JSON, `/v2/models/NAME/infer` the Open Inference Protocol (KServe, Triton),
     `/metrics` is for Prometheus, and `/` is a page to try it by hand. A new artifact in the same folder, or
-    behind the same link, takes over within a second, without a lost request.
+    behind the same symlink, takes over within a second, without losing a request.
     """
     from understudy.errors import require
     from understudy.serve.settings import Limits, ServeSettings, name_models

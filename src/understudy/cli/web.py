@@ -16,13 +16,13 @@ def web_command(
         str | None, typer.Option("--model", help="Form to load: int8, int4 or fp32; default: the artifact's.")
     ] = None,
 ) -> None:
-    """Write a page that runs a student in its visitor's browser.
+    """Write a web page that runs a student in the visitor's browser.
 
     `understudy web runs/sst2/artifact --output-dir site`
 
     `python -m http.server --directory site` shows it on port 8000.
 
-    The page needs no server but one for files. It shows its progress while it loads, computes in the
+    The page needs only a static file server. It shows its progress while it loads, computes in the
     background, and works without a network after the first visit. The folder can also be imported:
     `import { Predictor } from "./site/student.js"`. Needs npm once, to fetch onnxruntime-web.
     """

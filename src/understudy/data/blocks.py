@@ -39,7 +39,7 @@ def split_sentences(ids: Sequence[int], token_ends: Sequence[int], ends: Sequenc
 
 
 def fill_blocks(sentences: Sequence[Tokens], room: int) -> Iterator[Tokens]:
-    """Yield blocks of at most `room` tokens with as many whole sentences as fit. Longer ones are split."""
+    """Yield blocks of at most `room` tokens with as many whole sentences as fit; split longer sentences."""
     block: list[Tokens] = []
     length = 0
     for sentence in sentences:

@@ -29,14 +29,14 @@ def guess_columns(
     *,
     without_label: bool = False,
 ) -> tuple[dict[str, str | int], bool]:
-    """Return our fields with the source's columns, and whether any was guessed.
+    """Return the source's column for each of our fields, and whether any was guessed.
 
     Args:
         given: columns named by the recipe or the task's layout; these fields are not guessed.
         available: the source's columns.
         without_label: leave the label out.
     """
-    # Files to learn from and to score on may have different fields.
+    # Files for training and for scoring may have different fields.
     may_lack = kind.unlabelled_fields if kind.learns_from_labels else kind.fields
     given = {name: column for name, column in given.items() if column in available or name not in may_lack}
     for name, column in given.items():
@@ -95,7 +95,7 @@ def _option(name: str) -> str:
 
 
 def _likely(kind: RowKind, name: str, columns: Sequence[str | int]) -> str:
-    """Return the column that looks most like a usual name of a field, e.g. `txt` for the text, or `NAME`."""
+    """Return the column most similar to a field's usual names, e.g. `txt` for the text; `NAME` if none is."""
     usual_names = kind.usual_columns.get(name, (name,))
     close = (closest(usual, map(str, columns), cutoff=0.8) for usual in usual_names)
     return next((column for column in close if column is not None), "NAME")

@@ -166,7 +166,7 @@ class Blocks(Dataset[dict[str, Any]]):
 
     def _file(self, place: int) -> tuple[Any, Any, Any]:
         if place not in self._open:
-            # Once for all processes of a distributed run: each of them reads every file.
+            # Once for all processes of a distributed run, since each of them reads every file.
             is_first = os.environ.get("RANK", "0") == "0"
             if is_first and self.hashes and hash_file(self.files[place]) != self.hashes[place]:
                 raise _is_not_ours(self.files[place])

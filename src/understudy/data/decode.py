@@ -84,7 +84,7 @@ def softmax(logits: FloatArray) -> NDArray[np.float64]:
 
 
 def sigmoid(logits: FloatArray) -> NDArray[np.float64]:
-    """Return the probability of each logit on its own; 0 is exactly one half.
+    """Return the probability of each logit on its own; that of 0 is exactly one half.
 
     >>> sigmoid(np.array([-1000.0, 0.0, 1000.0])).tolist()
     [0.0, 0.5, 1.0]

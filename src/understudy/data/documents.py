@@ -133,7 +133,7 @@ def split_files(files: Mapping[str, int], piece_bytes: int) -> list[Piece]:
 
 
 def _encoding(file: str) -> str:
-    """Return the encoding of a file, decided by its beginning: a corpus is too large to be read once more."""
+    """Return the encoding of a file, judged by its beginning, since a corpus is too large to read twice."""
     with fsspec.open(file, "rb", compression="infer") as opened:
         try:
             encoding = find_encoding(opened, limit=_LOOKED_AT)
@@ -230,7 +230,7 @@ def _lines(file: Any, piece: Piece) -> Iterator[tuple[int, bytes]]:
 
 
 def _bounded_lines(file: Any, piece: Piece) -> Iterator[Any]:
-    """Yield the lines of a file, and refuse one of many GB, which a compressed file of a few MB may hold."""
+    """Yield the lines of a file; refuse overlong ones: a few compressed MB may hold a line of many GB."""
     while line := file.readline(_LONGEST_DOCUMENT + 1):
         if len(line) > _LONGEST_DOCUMENT:
             raise DataError(

@@ -48,7 +48,7 @@ def encode(
     Args:
         rows: rows from `load_data`.
         max_length, stride: see `TextReader`.
-        labelled: add a column `labelled` with this value, where some rows have labels and others do not.
+        labelled: add a column `labelled` with this value, for data in which only some rows have labels.
     """
     reader = text_reader(tokenizer, kind, max_length=max_length, stride=stride)
     options = {"max_length": max_length} | ({"stride": reader.stride} if reader.stride else {})
@@ -87,10 +87,10 @@ def encode(
 
 
 def keep_whole(file: Path, make: Callable[[], Dataset]) -> Dataset:
-    """Return what a function of `datasets` makes and keeps in a file; a damaged file is made again."""
+    """Return the dataset that a function of `datasets` caches in a file; a damaged file is made again."""
     if seal_of(file).exists() and is_whole(file):
         return make()
-    # Another process may have made the file, and not sealed it yet.
+    # Another process may have made the file but not sealed it yet.
     with _locked(file):
         if file.exists() and not is_whole(file):
             file.unlink(missing_ok=True)
@@ -102,7 +102,7 @@ def keep_whole(file: Path, make: Callable[[], Dataset]) -> Dataset:
 
 @contextlib.contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """Keep other processes from a file, where the file system has locks."""
+    """Lock a file against other processes, if the file system supports locks."""
     lock = FileLock(file.with_name(f"{file.name}.lock"))
     try:
         lock.acquire()
@@ -131,13 +131,13 @@ def text_reader(
 _NOT_LABELS = ("row", "length", TRUNCATED)
 
 
-# A column that says whether a row has a label, where some have none.
+# A column that says whether a row has a label, in data in which some have none.
 LABELLED = "labelled"
 # The tensors of a batch that are passed to an encoder.
 ENCODER_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-# Columns with a teacher's logits; those of tokens have no padding, like the rows themselves.
+# Columns with a teacher's logits; token logits have no padding, like the rows themselves.
 TEACHER, TEACHER_TOKENS = "teacher_", "teacher_tokens_"
-# A column with its hidden states as float32 bytes: the first token at K layers, for each choice if any.
+# A column with its hidden states as float32 bytes: the first token's at K layers, for each choice if any.
 TEACHER_STATES = "teacher_states"
 
 
@@ -192,7 +192,7 @@ class Collator:
         }
         if "attention_mask" not in flat:
             flat["attention_mask"] = [[1] * len(ids) for ids in flat["input_ids"]]
-        # Whole numbers are a label for each token; others a target for each output, which has no padding.
+        # A list of integers is a label for each token; a list of floats a target for each output, not padded.
         listed = "labels" in rows[0] and isinstance(rows[0]["labels"], list)
         is_per_output = listed and isinstance(rows[0]["labels"][0], float)
         if listed and not is_per_output:

@@ -61,19 +61,19 @@ class RowKind(ABC):
         has_named_labels: whether labels have names, which the model's config holds.
         has_plain_labels: whether the label of a row is one number, the id of a class or a score.
         has_windows: whether long contexts are read in overlapping windows.
-        has_classes: whether predictions are a choice among classes, which a temperature softens.
+        has_classes: whether predictions choose among classes, with probabilities that a temperature softens.
         accepts_predictions: whether soft labels may come from a file of predictions.
         outputs: names of the model's outputs.
         is_per_token: whether outputs have a value for each token.
         has_vectors: whether predictions are vectors.
         has_relevance: whether predictions say how relevant a passage is to a query.
-        needs_head: whether a model must have been fine-tuned to predict; otherwise any encoder does.
-        learns_from_labels: whether rows to learn from may have labels.
+        needs_head: whether a model must have been fine-tuned to predict; otherwise any encoder will do.
+        learns_from_labels: whether training rows may have labels.
         scored_fields: fields that development rows must have besides the required ones.
         unlabelled_fields: fields of rows without labels besides the inputs; the rows may lack them.
         list_fields: inputs that are lists of strings.
-        equal_lists: those of them with as many entries in every row, since a batch holds them side by side.
-        takes_all_texts: whether all texts that a user gives in a shell are one row.
+        equal_lists: those of them that must have equal lengths in all rows, since a batch stacks them.
+        takes_all_texts: whether all texts given on the command line form one row.
         sentence_fields: inputs that are plain text, for which similar sentences can be found in a corpus.
         metrics, max_length, unanswerable: defaults for a user's own files of this kind.
         example: an example input for the model card.
@@ -127,7 +127,7 @@ class RowKind(ABC):
 
     @property
     def group_fields(self) -> tuple[str, ...]:
-        """The fields that keep rows together: rows equal in them are all learnt from, or all scored."""
+        """The fields that define a group: rows with equal values are all trained on, or all scored."""
         return self.inputs
 
     def loading(self, name: str) -> str:
@@ -150,7 +150,7 @@ class RowKind(ABC):
         """
 
     def placeholder(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> Any:
-        """Return a valid label for a row that has none; no loss against labels reads it."""
+        """Return a valid label for a row that has none; losses against labels ignore it."""
         return next(iter(ids)) if ids else 0
 
     def label_names(self, value: Any) -> Iterable[str]:
@@ -177,7 +177,7 @@ class RowKind(ABC):
         """Check a caller's input and turn it into the fields of a row."""
 
     def num_texts(self, row: Row) -> int:
-        """Return how many texts a parsed row makes for the model."""
+        """Return how many texts the model reads for a parsed row."""
         return 1
 
     @abstractmethod
@@ -191,7 +191,7 @@ class RowKind(ABC):
         """Turn logits into a prediction."""
 
     def apply_thresholds(self, prediction: Prediction, thresholds: Mapping[str, float]) -> Prediction:
-        """Decide a prediction by an artifact's thresholds: label to its least probability."""
+        """Apply an artifact's thresholds to a prediction: the lowest probability for each label."""
         raise TypeError(f"predictions of {self.name} have no thresholds")
 
     @abstractmethod
@@ -199,11 +199,11 @@ class RowKind(ABC):
         """Format a prediction on one line, with tabs between its parts."""
 
     def predicted_labels(self, labels: Sequence[str]) -> list[str]:
-        """Return the labels that predictions may have, from a model's."""
+        """Return the labels that predictions may have, given those of a model."""
         return list(labels)
 
     def labels_given(self, prediction: Prediction) -> list[str]:
-        """Return the labels that a prediction gives, to count them."""
+        """Return the labels in a prediction, to count them."""
         return [str(prediction["label"])] if "label" in prediction else []
 
     def cells(self, prediction: Prediction) -> Prediction:
@@ -266,7 +266,7 @@ class Kind(RowKind):
         """
 
     def finish_folder(self, folder: Path, max_length: int) -> None:
-        """Write what else a finished student's folder needs, for other libraries to load it."""
+        """Write any other files that a finished student's folder needs for other libraries to load it."""
 
     def check_head(self, config: Any) -> str | None:
         """Return what is wrong with a head for such a task, or None."""
@@ -319,7 +319,7 @@ class Kind(RowKind):
     def choose_thresholds(
         self, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]
     ) -> dict[str, float] | None:
-        """Return the least probability at which each label is given, chosen on a split; None for none."""
+        """Return the lowest probability at which each label is predicted, chosen on a split, or None."""
         return None
 
     @abstractmethod

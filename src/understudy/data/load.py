@@ -56,7 +56,7 @@ class TaskData:
         splits: split name to its dataset, columns as in `rows.py`.
         labels: label names in the order of their ids; None for kinds without named labels.
         reports: what was read and dropped, by split.
-        columns: our fields with the source's columns.
+        columns: the source's column for each of our fields.
         guessed: whether these columns were guessed.
         hashes: content hash by split.
         encodings: the encoding of each file that is not UTF-8.
@@ -103,7 +103,7 @@ def load_data(
         first = next(iter(sources.values()))
         names = _discover_labels(task, first.whole or first, labels)
     if "train" in splits and settings.unlabelled is not None:
-        # Rows of one batch have the same fields.
+        # All rows of a batch must have the same fields.
         read = task.kind.learnt_fields if has_train else task.kind.inputs
         sources[UNLABELLED] = unlabelled_source(
             task.kind,
@@ -168,7 +168,7 @@ def _without_known(rows: Dataset, known: Sequence[Dataset], fields: Sequence[str
         return rows
     fields = [name for name in fields if name in rows.column_names]
     seen = {repr(values) for part in known for values in _values(part, fields)}
-    if "text_pair" not in rows.column_names:  # pairs of which each text is an input by itself
+    if "text_pair" not in rows.column_names:  # inputs are single texts: those of pairs count one by one
         pairs = [part for part in known if "text_pair" in part.column_names]
         seen |= {repr(values) for part in pairs for values in _values(part, ["text_pair"])}
     keep = np.fromiter((repr(values) not in seen for values in _values(rows, fields)), bool, len(rows))
@@ -201,7 +201,7 @@ def _check_scored(task: Task, sources: Mapping[str, Source], loaded: Mapping[str
 
 
 def _check_lengths(kind: RowKind, row: dict[str, Any], lengths: dict[str, int]) -> dict[str, Any] | Problem:
-    """Check a row's lists against the lengths of the first row's, which are noted."""
+    """Check that a row's lists are as long as the first row's, whose lengths are recorded."""
     for name in kind.equal_lists:
         count = len(row[name])
         if count != lengths.setdefault(name, count):
@@ -212,7 +212,7 @@ def _check_lengths(kind: RowKind, row: dict[str, Any], lengths: dict[str, int]) 
 
 
 def _check_lists(kind: RowKind, loaded: Mapping[str, Dataset]) -> None:
-    """Refuse unlabelled rows with lists of another length, e.g. of choices: a batch cannot hold both."""
+    """Refuse unlabelled rows whose lists (e.g. choices) differ in length: a batch cannot hold both."""
     parts = [loaded[split] for split in ("train", UNLABELLED) if split in loaded]
     for name in kind.equal_lists if len(parts) == 2 else ():
         counts = [len(rows[0][name]) for rows in parts]
@@ -221,7 +221,7 @@ def _check_lists(kind: RowKind, loaded: Mapping[str, Dataset]) -> None:
 
 
 def _check_texts(task: Task, rows: Dataset, source: Source) -> None:
-    """Refuse a column of different numbers as texts: it is the number of a row."""
+    """Refuse a text column whose values are all different numbers: it is probably a row number."""
     for name in task.kind.sentence_fields:
         if name in rows.column_names and len(rows) >= _MANY:
             texts = rows[name][:_MANY]
@@ -243,9 +243,9 @@ def _some_rows(rows: Dataset, count: int) -> Dataset:
 def _discover_labels(task: Task, source: Source, model_labels: Sequence[str] | None) -> tuple[str, ...]:
     """Find the labels of a source that declares none.
 
-    The model's labels are used, in its order, if the source has no others; numbers are taken as its ids if
-    there are as many. Otherwise the labels found are used: numbers in numerical order, words alphabetically,
-    tags by type; `check_labels` then refuses a model with other labels.
+    If the source has only labels of the model, the model's are used, in its order; numbers are taken as its
+    ids if there are as many of them. Otherwise the labels found are used: numbers in numerical order, words
+    alphabetically, tags by type; `check_labels` then refuses a model with other labels.
     """
     found = _distinct_labels(task, source)
     if model_labels:
@@ -283,7 +283,7 @@ def _distinct_labels(task: Task, source: Source) -> set[str]:
 
 
 def _no_label(source: Source, column: str | int, found: Collection[str], count: str) -> DataError:
-    """Return the error for a column that can hardly be a label, with what it may be instead."""
+    """Return the error for a column that is unlikely to be a label, with what it may be instead."""
     other = f"Name another with {column_option('label')}"
     if sum(SEPARATOR in name for name in found) > len(found) / 2:
         other += ", or use --task multi-label if a text may have several labels"
@@ -377,7 +377,7 @@ def _write_rows(
             shutil.rmtree(target)
 
 
-_MANY = 100  # rows, so that their texts are no numbers by chance
+_MANY = 100  # rows: enough that texts are not all numbers by chance
 CACHE_VARIABLE = "UNDERSTUDY_CACHE"
 
 

@@ -170,7 +170,7 @@ def read_file(path: Path, *, header: bool = True, encoding: str | None = None) -
     """Read any supported file or folder, by its suffix.
 
     Args:
-        encoding: of text files. Defaults to the one that each file has.
+        encoding: the encoding of text files. Defaults to the one detected for each file.
     """
     suffix = path.suffix.lower()
     if path.is_dir():

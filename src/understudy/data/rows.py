@@ -34,7 +34,7 @@ class BadRowError(Exception):
 
 @dataclass
 class RowReport:
-    """The numbers of rows that were read, kept and bad, and the places of bad ones."""
+    """Counts of rows that were read, kept and bad, and the places of bad ones."""
 
     source: str
     num_read: int = 0
@@ -121,7 +121,7 @@ def label_id(value: Any, ids: Mapping[str, int]) -> int:
 
 
 def label_name(value: Any) -> str:
-    """Return a label as text, empty for null. 1.0 becomes 1: pandas writes it so if other cells are empty."""
+    """Return a label as text, empty for null. 1.0 becomes 1: pandas writes integers so if cells are empty."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float) and value.is_integer():
@@ -157,7 +157,7 @@ def check_row(
     """Return a clean row, or the problem with it.
 
     Args:
-        columns: our fields with the source's columns.
+        columns: the source's column for each of our fields.
         ids: maps each spelling of a label to its id; None for kinds without named labels.
         labelled: whether the row has a label; otherwise it gets the kind's placeholder.
     """

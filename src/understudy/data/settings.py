@@ -33,14 +33,14 @@ class DataSettings(BaseModel):
     config: str | None = None
     """The configuration of the hub dataset, e.g. `mrpc` of `nyu-mll/glue`."""
     splits: dict[str, str] = {}
-    """Our splits with the hub dataset's, e.g. `{dev: test}` if it has no validation split."""
+    """The hub dataset's split for each of ours, e.g. `{dev: test}` if it has no validation split."""
     train: str | None = None
     dev: str | None = None
-    """Without it, a distillation holds out unlabelled rows, and the teacher's predictions are their labels:
-    scores say how far the student agrees with its teacher."""
+    """Without it, a distillation holds out unlabelled rows and uses the teacher's predictions as labels, so
+    that scores measure how far the student agrees with its teacher."""
     dev_share: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
-    """The share of `train` to hold out and score on, instead of `dev`. A hash of a row's text decides which
-    side it is on, so equal texts are on the same side."""
+    """The share of `train` to hold out and score on, instead of `dev`. The split is by a hash of a row's
+    text, so equal texts are on the same side."""
     test: str | None = None
     unlabelled: list[str] | None = None
     """Rows without labels: files, folders or patterns, e.g. `[texts/*.parquet]`. Plain text (`.txt`) has one
@@ -51,19 +51,20 @@ class DataSettings(BaseModel):
     augmented: str | None = None
     """A folder that `understudy augment` wrote from this training set, read instead of it."""
     columns: dict[str, str | int] = {}
-    """Our fields with the file's columns, e.g. `{text: review}`; numbers for a file without a header."""
+    """The file's column for each of our fields, e.g. `{text: review}`; numbers if there is no header."""
     encoding: Annotated[str, AfterValidator(_check_encoding)] | None = None
-    """The encoding of text files, by its name in Python, e.g. `cp1251`. Defaults to what each file's bytes
-    show: its byte order mark, UTF-8, or Windows-1252."""
+    """The encoding of text files, by its name in Python, e.g. `cp1251`. By default it is detected for each
+    file: from a byte order mark, else UTF-8 or Windows-1252."""
     labels: Annotated[list[LabelName], Field(min_length=2)] | None = None
     """Label names in the order of their ids."""
     max_length: Annotated[int, Field(ge=8)] | None = None
     """Tokens per example, including special tokens. Defaults to the task's."""
     stride: Annotated[int, Field(ge=0)] | None = None
-    """Tokens shared by neighbouring windows in question answering. Defaults to 128, or a third if less."""
+    """Tokens shared by neighbouring windows in question answering. Defaults to 128, or to a third of the
+    window if that is less."""
     max_rows: Annotated[int, Field(ge=1)] | None = None
-    """Train on this many rows of the training set, drawn once at random. Defaults to all. Augmented rows are
-    always all read: augment with the same number, and they are made from these rows."""
+    """Train on this many rows of the training set, drawn once at random. Defaults to all. All augmented rows
+    are always read: augment with the same number, so that they are made from these rows."""
     bad_rows: Literal["refuse", "drop"] = "refuse"
     """Whether to stop with a list of the bad rows, or to leave them out and report how many."""
 

@@ -1,6 +1,6 @@
 """The sources of rows: a user's files, a folder in a task's published layout, or the hub.
 
-`datasets` and pyarrow are imported only where they are needed: a wrong column is then found at once.
+`datasets` and pyarrow are imported only where they are needed, so that a wrong column is found at once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Source:
         name: its name in messages: the path, or the hub name.
         make_key: hashes its content.
         rows: reads it from the start, each time it is called.
-        columns: our fields with its columns.
+        columns: its column for each of our fields.
         labels: label names in the order of their ids, if the source declares them.
         guessed: whether the columns were guessed from their names.
         whole: the source that it is a part of, which has all labels.
@@ -162,7 +162,7 @@ def _given_source(task: Task, settings: DataSettings, path: Path) -> Source:
 
 
 def _share(task: Task, settings: DataSettings, split: str) -> Source:
-    """Return the rows of one side of `data.dev_share`. Rows that cannot be read are training rows."""
+    """Return the rows on one side of `data.dev_share`. Rows that cannot be read count as training rows."""
     share, whole = settings.dev_share, _given_source(task, settings, Path(str(settings.train)).expanduser())
     assert share is not None
     columns = [whole.columns[name] for name in task.rows.group_fields if name in whole.columns]
@@ -234,7 +234,7 @@ def _file_source(
     named, guessed = guess_columns(task.rows, columns, list(first or ()), str(path))
 
     def make_key() -> str:
-        # The same bytes in another encoding are other rows.
+        # The same bytes in another encoding are different rows.
         return _hash_path(path) + (f"-{settings.encoding}" if settings.encoding else "")
 
     other = not_utf8({path: encoding}, settings.encoding)
@@ -242,14 +242,14 @@ def _file_source(
 
 
 def text_encoding(path: Path, given: str | None) -> str | None:
-    """Return the encoding of a text file; None for other files. A folder's files are looked at one by one."""
+    """Return the encoding of a text file; None for other files. A folder's files are checked one by one."""
     if path.is_file() and path.suffix.lower() in TEXT_SUFFIXES:
         return choose_encoding(path, given)
     return given if path.is_dir() else None
 
 
 def not_utf8(encodings: Mapping[Path, str | None], given: str | None) -> dict[str, str]:
-    """Return the files that were found to be in another encoding than UTF-8, without the user's saying so."""
+    """Return the files whose encoding is not UTF-8 and was detected rather than given by the user."""
     return {path.name: name for path, name in encodings.items() if name and name not in ("utf-8", given)}
 
 
@@ -266,7 +266,7 @@ def _augmented_source(task: Task, settings: DataSettings, folder: Path) -> Sourc
         raise DataError(f"data.augmented: {folder} was made for {content.get('task')}, and not {task.name}.")
     if settings.dev_share is not None:
         expected = _share(task, settings, "train").key
-        if not content["hashes"]["train"].startswith(expected):  # otherwise held-out rows would be learnt
+        if not content["hashes"]["train"].startswith(expected):  # otherwise held-out rows would be trained on
             raise DataError(
                 f"data.augmented: {folder} was made from other training rows. Augment them with --set "
                 f"data.dev_share={settings.dev_share}."

@@ -15,7 +15,7 @@ class Folder:
     Attributes:
         name: the sub-folder, e.g. `CoLA`.
         files: file names by split; several names are alternatives, and the first that exists is used.
-        columns: our fields with the file's columns; numbers mean that the file has no header.
+        columns: the file's column for each of our fields; numbers mean that the file has no header.
     """
 
     name: str

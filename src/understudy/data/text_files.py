@@ -26,17 +26,17 @@ def is_encoding(name: str) -> bool:
     (True, False)
     """
     try:
-        b"ab".decode(name, "ignore")  # no name is looked up for no bytes
+        b"ab".decode(name, "ignore")  # empty bytes would not look the name up
     except LookupError:
         return False
     return True
 
 
 def choose_encoding(path: Path, given: str | None = None, *, setting: str = "data.encoding") -> str:
-    """Return the encoding that the user gives, otherwise the one that the file's bytes have.
+    """Return the encoding that the user gives, otherwise the one detected from the file's bytes.
 
     Args:
-        setting: what a user can set, for the message about bytes that are no text.
+        setting: the setting to name in the message about bytes that are not text.
     """
     if given is not None:
         return given
@@ -53,15 +53,15 @@ def choose_encoding(path: Path, given: str | None = None, *, setting: str = "dat
 def find_encoding(file: BinaryIO, *, limit: int | None = None) -> str:
     """Return the encoding of a file that is open at its start, reading it in blocks.
 
-    A byte order mark decides. Otherwise a file is UTF-8 if it is valid, and also if most of its characters
-    outside of ASCII are: then single bytes are broken, and so are their rows. Otherwise it is Windows-1252,
+    A byte order mark decides. Otherwise a file is UTF-8 if it is valid UTF-8, or if most of its non-ASCII
+    characters are: then only single bytes are broken, and so are their rows. Otherwise it is Windows-1252,
     which contains all letters of Latin-1.
 
     Args:
-        limit: decide by the first so many bytes.
+        limit: decide by this many bytes from the start.
 
     Raises:
-        ValueError: if most letters are outside of ASCII, which is neither.
+        ValueError: if most letters are outside of ASCII, so that it is neither of the two.
     """
     start = file.read(2)
     for mark, name in _BYTE_ORDER_MARKS:
@@ -101,7 +101,7 @@ def _blocks(file: BinaryIO, limit: int | None) -> Iterator[tuple[bytes, bool]]:
 
 
 def encoding_name(encoding: str) -> str:
-    """Return the name of an encoding for people.
+    """Return the usual name of an encoding, for messages.
 
     >>> encoding_name("cp1252")
     'Windows-1252'
@@ -125,7 +125,7 @@ def text_lines(path: Path, encoding: str) -> Iterator[str]:
 
 
 def table_delimiter(path: Path, encoding: str) -> str:
-    """Return the delimiter of a table: tabs in .tsv, else the most frequent of the first line's."""
+    """Return the delimiter of a table: tabs in .tsv, otherwise the most frequent one in the first line."""
     if path.suffix.lower() == ".tsv":
         return "\t"
     header = next(text_lines(path, encoding), "")

@@ -26,11 +26,11 @@ def tokenize(
 ) -> list[Encoding]:
     """Tokenise texts, or pairs of them.
 
-    A regular expression of a tokenizer may take too many steps on a text. The library then raises a
+    A tokenizer's regular expression may take too many steps on some texts. The library then raises a
     `PanicException`, which derives from `BaseException` and would stop a server.
 
     Args:
-        offsets: whether the places of the tokens in the texts are wanted, which takes longer.
+        offsets: whether to return the places of the tokens in the texts, which takes longer.
     """
     encode = backend.encode_batch if offsets else backend.encode_batch_fast
     try:
@@ -61,7 +61,7 @@ class TextReader:
     """A reader that tokenises texts, and truncates them or splits them into windows.
 
     Args:
-        backend: the tokenizer, of which the reader makes a copy.
+        backend: the tokenizer; the reader makes its own copy.
         max_length: tokens, including special ones; longer inputs are truncated, contexts of questions split
             into windows.
         stride: tokens shared by neighbouring windows. Defaults to 128, or a third of the window if that is

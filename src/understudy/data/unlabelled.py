@@ -42,7 +42,7 @@ def unlabelled_source(
         columns: the recipe's columns, used for a file that has them.
         fields: the fields that labelled rows have. Defaults to those that every file has.
         optional: fields that are read as well if every file has them.
-        encoding: of text files. Defaults to the one that each file has.
+        encoding: the encoding of text files. Defaults to the one detected for each file.
         key: the setting that named the files, for messages.
     """
     files = unlabelled_files(given, key=key)
@@ -63,7 +63,7 @@ def unlabelled_source(
                 values: dict[str | int, Any] = {name: raw.values.get(own[name]) for name in fields}
                 yield RawRow(f"{file.name} {raw.where}", values, raw.problem)
 
-    # Which column is read as which field decides the rows as much as the files do.
+    # The rows depend on which column is read as which field as much as on the files.
     read_as = [[file.suffix, {name: own[name] for name in fields}] for file, own in named.items()]
 
     def make_key() -> str:
@@ -139,10 +139,10 @@ def _columns(
 def epoch_places(
     num_labelled: int, num_unlabelled: int, labelled_share: float | None, seed: int
 ) -> NDArray[np.int64] | None:
-    """Return the places that an epoch reads, of labelled rows followed by unlabelled ones.
+    """Return the places that an epoch reads, in labelled rows followed by unlabelled ones.
 
-    An epoch reads every unlabelled row once. Labelled rows are repeated to have their share; if there are
-    more than that, as many are drawn, the same in every epoch.
+    An epoch reads every unlabelled row once. Labelled rows are repeated to reach their share; if there are
+    more than needed, a sample is drawn, the same in every epoch.
 
     Args:
         labelled_share: the share of labelled rows in an epoch; None reads every row once.

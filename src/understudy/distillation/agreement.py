@@ -37,8 +37,8 @@ def resolve_distillation(recipe: Recipe) -> Recipe:
     """Resolve a recipe's paths, and give it a development set made of unlabelled rows if it has none.
 
     The teacher's predictions are the labels of these rows, so every score is agreement with the teacher. The
-    file is written to the cache, named after all that determines it. Unlabelled rows that are development
-    rows are never learnt from (`load_data`).
+    file is written to the cache, under a name that depends on everything that determines it. Unlabelled rows
+    that are development rows are never learnt from (`load_data`).
     """
     recipe = resolve_paths(recipe)
     data, task = recipe.data, recipe.task_definition
@@ -72,7 +72,7 @@ def resolve_distillation(recipe: Recipe) -> Recipe:
         _write(file, recipe, _choose(rows, known, task.kind, count), names)
     update: dict[str, Any] = {"dev": str(file)}
     if names is not None and data.labels is None and task.labels is None:
-        update["labels"] = list(names)  # a few rows need not have every label
+        update["labels"] = list(names)  # a few rows may lack some labels
     return recipe.model_copy(update={"data": data.model_copy(update=update)})
 
 
@@ -93,7 +93,7 @@ def _choose(rows: Dataset, known: Iterable[Row], kind: RowKind, count: int) -> D
     fields = [name for name in kind.group_fields if name in rows.column_names]
     seen = {repr([row[name] for name in fields]) for row in known}
     groups: dict[str, list[int]] = {}
-    if kind.group_fields != kind.inputs:  # otherwise rows of a group are the same row
+    if kind.group_fields != kind.inputs:  # otherwise the rows of a group are identical
         for place, values in enumerate(zip(*(rows[name][:] for name in fields), strict=True)):
             groups.setdefault(repr(list(values)), []).append(place)
     chosen: list[int] = []

@@ -1,4 +1,4 @@
-"""Teachers of parts of the training rows: each row is predicted by one that has not learnt from it."""
+"""Teachers trained on parts of the rows, so that each row is predicted by one that has not learnt from it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from understudy.workspace.splits import split_of
 logger = logging.getLogger(__name__)
 
 FOLD_SEED = "fold_seed"  # in a teacher's result
-# A fold ends after its last step: its own rows are not there to choose one.
+# A fold keeps its last step: its own rows must not choose the best one.
 _NO_CHOICE = {"eval_strategy": "no", "load_best_model_at_end": False}
 
 
@@ -115,10 +115,10 @@ class Folds:
 
 
 def read_folds(teacher: str, data: TaskData, kind: RowKind) -> Folds:
-    """Return the folds of a teacher for the rows they were made of.
+    """Return the folds of a teacher for the rows they were made from.
 
     Raises:
-        RecipeError: if it has none, or they were made of other rows.
+        RecipeError: if it has none, or they were made from other rows.
     """
     file = Path(teacher) / RESULT
     content = json.loads(file.read_text("utf-8")) if file.is_file() else {}
@@ -142,7 +142,7 @@ def read_folds(teacher: str, data: TaskData, kind: RowKind) -> Folds:
 def answer_by_folds(
     rows: Dataset, teacher: str, folds: Folds, answer: Callable[[Dataset, str], Dataset]
 ) -> Dataset:
-    """Add predictions to encoded rows: to a training row those of the fold that has not learnt from it.
+    """Add predictions to encoded rows; a training row gets those of the fold that has not learnt from it.
 
     Args:
         rows: encoded rows; the teacher itself predicts those without a label.

@@ -211,7 +211,7 @@ def match(
     *,
     padded: bool = False,
 ) -> tuple[DistillationModel, tuple[int, ...]]:
-    """Prepare both models as a block of the recipe says; see `match_models`."""
+    """Prepare both models with the settings of a block of the recipe; see `match_models`."""
     channels = cut.hidden if cut is not None else None
     try:
         return match_models(student, teacher, layer_objectives(settings, padded=padded), channels=channels)

@@ -112,7 +112,7 @@ def check_distillation(run: Distillation) -> None:
 
 
 def _check_vectors(settings: PredictionSettings, size: int | None) -> None:
-    """Refuse settings for vectors of a student that makes none, or shorter ones."""
+    """Refuse settings for vectors if the student makes none, or shorter ones."""
     for name in ("dimensions", "similarities"):
         is_given = bool(getattr(settings, name)) or name in settings.search
         if is_given and size is None:
@@ -176,7 +176,7 @@ def _tinybert(run: Distillation) -> str:
 
 
 def _joint(run: Distillation) -> str:
-    """Layers, predictions and labels in one sum; the teacher runs beside the student."""
+    """Train on layers, predictions and labels in one sum; the teacher runs beside the student."""
     recipe, settings = run.recipe, run.recipe.joint
     assert settings is not None
     plan = TrialPlan(
@@ -192,7 +192,7 @@ def _joint(run: Distillation) -> str:
 
 
 def joint_objectives(prepared: Prepared, settings: JointSettings, *, padded: bool) -> JointObjectives:
-    """The objectives of the joint method as a block of the recipe says."""
+    """Return the objectives of the joint method with the settings of a block of the recipe."""
     return JointObjectives(
         prepared.task.kind,
         layer_objectives(settings, padded=padded),
@@ -268,7 +268,7 @@ def with_answers(
 ) -> Dataset:
     """Return the training rows with the teacher's predictions, or those of a file.
 
-    The rows alone if nothing is learnt from predictions, which is plain training on labels (α = 0).
+    If nothing is learnt from predictions (α = 0: plain training on labels), the rows are unchanged.
     """
     if isinstance(settings, SoftLabelSettings) and settings.predictions is not None:
         prepared, file = run.prepared, Path(settings.predictions)
@@ -307,10 +307,10 @@ def with_answers(
 
 
 def places_that_are_read(run: Distillation, settings: TrialSettings) -> NDArray[np.int64] | None:
-    """Return the places of the training rows that the steps read; None for each row once.
+    """Return the places of the training rows that the steps read; None if they read each row once.
 
-    If every trial's `max_steps` ends before the first epoch does, these are only as many as the steps read,
-    drawn with the seed.
+    If `max_steps` ends every trial before the end of the first epoch, only as many rows as the steps read are
+    drawn, with the seed.
     """
     places, longest = run.prepared.places, 0
     num_rows = len(run.prepared.train) if places is None else len(places)

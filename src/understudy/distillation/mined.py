@@ -1,4 +1,4 @@
-"""Mining for a task: its recipe, and what the teacher says of the rows that were found."""
+"""Mining for a task: its recipe, and the teacher's predictions for the rows that were found."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def search_corpus(
     """Return the closest sentences of each of the task's texts, without near duplicates, and the counts.
 
     Args:
-        folder: keeps what was found in each piece, so that an interrupted search goes on.
+        folder: keeps what was found in each piece, so that an interrupted search can be resumed.
     """
     embed, queries_QD = prepare_search(texts, settings, pieces, folder)
     parts = [found_path(folder, number) for number in range(len(pieces))]
@@ -73,7 +73,7 @@ def search_corpus(
 def make_rows(
     found: Sequence[Sequence[Found]], fields: tuple[str, ...], recipe: Recipe
 ) -> list[dict[str, Any]]:
-    """Make rows of the sentences that were found: texts, or pairs in the recipe's mix."""
+    """Make rows from the sentences that were found: texts, or pairs in the recipe's mix."""
     settings = recipe.mine
     assert settings is not None
     if len(fields) == 1:
@@ -93,7 +93,7 @@ def make_rows(
 
 
 def check_models(recipe: Recipe, labels: Sequence[str] | None) -> None:
-    """Load every model that is needed after the search, so that a wrong one is refused before it."""
+    """Load every model that is needed after the search, so that a wrong one is refused before the search."""
     if recipe.teacher is not None:
         load_model(recipe.teacher, recipe.task_definition, labels, fine_tuned=True)
         tokenizer = load_tokenizer(recipe.teacher)

@@ -99,7 +99,7 @@ def _read(file: Path, kind: Kind) -> tuple[NDArray[np.int64], list[NDArray[np.fl
     numbers = table["row"].to_numpy().astype(np.int64)
     try:
         values = table[name].cast(pa.float64() if name == "score" else pa.list_(pa.float64()))
-    except pa.ArrowException:  # no such cast, or not for these values
+    except pa.ArrowException:  # the cast does not exist, or fails for these values
         expected = "numbers" if name == "score" else "lists of numbers"
         raise DataError(f"{file}: {name} must be {expected}, got {table[name].type}.") from None
     if name == "score":

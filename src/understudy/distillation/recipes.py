@@ -166,13 +166,13 @@ def mine_recipe(
     if built.task is None and known is not None:
         update["task"] = known.task
     built = built.model_copy(update=update)
-    # The rows that the teacher was fine-tuned on; what it may have learnt from besides is not searched for.
+    # The rows that the teacher was fine-tuned on; any other rows it learnt from are not searched for.
     without = ("unlabelled", "labelled_share", "augmented")
     return built if known is None else with_data_of(built, known, without=without)
 
 
 def check_mine(recipe: Recipe) -> MineSettings:
-    """Return the block of a recipe for mining, or say what it lacks."""
+    """Return a recipe's `mine` block; raise an error if something is missing."""
     settings = recipe.mine
     if settings is None or not settings.sources:
         raise RecipeError("mine.sources must be given: files, folders or hub datasets of text.")
@@ -230,7 +230,7 @@ def preliminary_recipe(
     recipe: str | Path | None,
     settings: Sequence[str] | Mapping[str, Any],
 ) -> Recipe:
-    """Build the recipe of a whole run as far as it is known before the model is read, which needs torch."""
+    """Build as much of a whole run's recipe as is known before the model is read, which needs torch."""
     recipe = run_recipe_name(model, task, recipe, settings)
     knows_its_task = model is not None and saved_recipe(teacher_inside(model)) is not None
     if model is not None:
@@ -269,7 +269,7 @@ def _kind_of(recipe: Recipe) -> str | None:
 
 
 def with_data_of(recipe: Recipe, known: Recipe, *, without: Sequence[str] = ()) -> Recipe:
-    """Return a recipe that has no data with the data of its teacher's recipe, if both have the same task.
+    """Return a recipe, with the data of its teacher's if it has none and both have the same task.
 
     Args:
         without: keys of the teacher's data settings to leave out.

@@ -41,7 +41,7 @@ class Prepared:
     Attributes:
         train: labelled rows, then unlabelled ones, each once.
         num_labelled: the number of labelled rows; of windows, if texts are cut into windows.
-        places: the places of `train` that an epoch reads; None for each once.
+        places: the places of `train` that an epoch reads; None if it reads each once.
         dev: the development sets by name; the first is used for model selection.
         class_weights: the weight of each class in the loss against labels; None for 1 each.
     """
@@ -103,9 +103,9 @@ def weights_of_classes(setting: ClassWeights | None, task: Task, data: TaskData)
 
 
 def num_truncated(prepared: Prepared) -> dict[str, int]:
-    """Return by split how many rows are longer than the limit and are cut.
+    """Return, by split, how many rows are longer than the limit and are cut.
 
-    Empty for kinds that read long texts in windows, or do not say.
+    Empty for kinds that read long texts in windows, or do not record it.
     """
     if TRUNCATED not in prepared.train.column_names:
         return {}
@@ -140,7 +140,7 @@ def describe_rows(prepared: Prepared) -> dict[str, Any]:
 def _encode_train(
     recipe: Recipe, data: TaskData, tokenizer: PreTrainedTokenizerFast, lengths: Mapping[str, Any]
 ) -> tuple[Dataset, int]:
-    """Encode the rows to learn from, labelled ones first, and count these."""
+    """Encode the rows to learn from, labelled ones first, and count the labelled ones."""
     kind = recipe.task_definition.kind
     if UNLABELLED not in data.splits:
         train = encode(data.splits["train"], kind, tokenizer, **lengths)
@@ -153,7 +153,7 @@ def _encode_train(
     return concatenate_datasets(parts), len(parts[0]) if len(parts) == 2 else 0
 
 
-# The text that a student is cut and fitted by, and its batch size.
+# The size of the sample that a student is cut and fitted on, and its batch size.
 _SAMPLE_TOKENS = 20_000
 _SAMPLE_BATCH = 32
 
@@ -164,7 +164,7 @@ def start_student(
     """Initialise the student according to a recipe; new weights are drawn from torch's random state.
 
     Args:
-        draft: whether any weights will do, because only shapes are looked at, or steps are timed.
+        draft: whether any weights will do, because only shapes are checked or steps are timed.
 
     Returns:
         The student, and how it was cut from a model of the teacher's width, if it was.
@@ -185,7 +185,7 @@ def start_student(
 
 
 def fitting_precision(arguments: TrainingArguments) -> torch.dtype:
-    """Return the precision in which a student is fitted: on the CPU, where training may be on a GPU."""
+    """Return the precision for fitting a student, which runs on the CPU even if training uses a GPU."""
     return autocast_dtype(arguments) if arguments.device.type == "cpu" else torch.float32
 
 

@@ -63,7 +63,7 @@ def train_to_the_end(trainer: Trainer) -> TrainOutput:
 
 
 def _restore_problem_type(model: Any, checkpoint: Path) -> None:
-    """Take over the only setting that transformers' models change while they learn: which loss it is."""
+    """Restore the only setting that transformers' models change during training: the type of loss."""
     file, config = checkpoint / "config.json", getattr(model, "config", None)
     if file.is_file() and config is not None:
         config.problem_type = json.loads(file.read_text("utf-8")).get("problem_type")
@@ -138,7 +138,7 @@ _ORDER = (
 
 
 def place_of(term: str) -> tuple[int, int, str]:
-    """Return where a term of a loss stands among the others. A checkpoint forgets the order they came in.
+    """Return a sort key for the terms of a loss, whose order is lost in a checkpoint.
 
     >>> sorted(["hidden_10", "predictions", "attention_1", "embeddings", "hidden_2", "mine"], key=place_of)
     ['embeddings', 'attention_1', 'hidden_2', 'hidden_10', 'predictions', 'mine']

@@ -9,8 +9,8 @@ rows, the precision. It holds shards of 16,384 rows, each with its hash next to 
 Both are memory-mapped, so memory does not grow with the number of rows.
 
 Shards are written atomically, and one that does not match its hash is recomputed. So an interrupted run
-continues with the next shard, several runs may share a folder, and the processes of a distributed run each
-take their share.
+continues with the next shard, several runs can share a folder, and each process of a distributed run takes
+its share.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def add_teacher_answers(
     predictions = _open([shard.predictions for shard in shards]).remove_columns(["row"])
     prefix = TEACHER_TOKENS if kind.is_per_token else TEACHER
     predictions = predictions.rename_columns({name: prefix + name for name in predictions.column_names})
-    if encoded._indices is not None:  # otherwise it is done below, for every part, without a seal
+    if encoded._indices is not None:  # otherwise done below, for every part, without a seal
         file, rows = folder / "rows.arrow", encoded
         encoded = keep_whole(file, lambda: rows.flatten_indices(cache_file_name=str(file)))
     parts = [encoded, predictions]

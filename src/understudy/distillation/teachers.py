@@ -37,11 +37,11 @@ def start_model(recipe: Recipe, prepared: Prepared, arguments: TrainingArguments
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Training rows that are learnt from, and those that only choose the best step.
+    """Training rows, split into those to learn from and those that only choose the best step.
 
     Attributes:
         learnt, encoded: the encoded rows of both parts.
-        learnt_rows, rows: a sample of the first part, and the second one, as checked rows.
+        learnt_rows, rows: samples of both parts, as checked rows.
     """
 
     learnt: Dataset
@@ -66,7 +66,7 @@ def hold_out(prepared: Prepared, share: float, seed: int) -> HeldOut:
 
 
 def group_numbers(rows: Dataset, kind: RowKind) -> NDArray[np.int64]:
-    """Return the number of each row's group; every row is one of its own for kinds without groups."""
+    """Return the number of each row's group; for kinds without groups, every row is its own group."""
     if kind.group_fields == kind.inputs:
         return np.arange(len(rows))
     fields = [name for name in kind.group_fields if name in rows.column_names]
@@ -89,7 +89,7 @@ def hold_out_rows(prepared: Prepared, held: NDArray[np.int64]) -> HeldOut:
 
 
 def with_held_out(training: Mapping[str, Any]) -> dict[str, Any]:
-    """A training block that keeps the step with the lowest loss on held-out rows, measured 20 times."""
+    """Return a training block that keeps the step with the lowest held-out loss, measured 20 times."""
     clash = [name for name in ("metric_for_best_model", "load_best_model_at_end") if name in training]
     if clash:
         raise RecipeError(f"training.{clash[0]} has no effect beside held_out, which chooses the step.")
@@ -115,7 +115,7 @@ def score_memory(
 
 
 def describe_memory(memory: Mapping[str, Any]) -> str:
-    """Say how a model scores on both parts."""
+    """Describe how a model scores on both parts."""
     train, held_out = (memory[name]["value"] for name in ("train", "held_out"))
     return (
         f"The model has {memory['metric']} {train:.3f} on rows it learnt from and {held_out:.3f} on rows "

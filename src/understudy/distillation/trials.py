@@ -139,7 +139,7 @@ def _run_trial(
     start: Path | None,
     values: Mapping[str, Any],
 ) -> float:
-    """Train once with these values over the recipe's; return the saved model's score in float32."""
+    """Train once with these values in place of the recipe's; return the saved model's score in float32."""
     if (found := read_part(folder)) is not None:
         return float(found["score"])
     task, labels = prepared.task, prepared.data.labels

@@ -1,4 +1,4 @@
-"""A student with the tokens of its texts only: its teacher is read with the same smaller vocabulary."""
+"""A student with only the tokens of its texts, and its teacher with the same smaller vocabulary."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class Vocabulary:
 
 
 def with_vocabulary(recipe: Recipe, prepared: Prepared) -> tuple[Recipe, Vocabulary | None]:
-    """Return the recipe with its teacher in the student's vocabulary, and the vocabulary; None for the whole.
+    """Return the recipe with its teacher in the student's vocabulary, and that; None if all tokens are kept.
 
-    The teacher is saved in the cache with the embeddings of the kept tokens only. So teacher and student read
-    the same tokens. A saved student is given them when it is loaded.
+    The teacher is saved in the cache with the embeddings of the kept tokens only, so that teacher and student
+    read the same tokens. A saved student is reduced to them when it is loaded.
 
     Args:
         prepared: the recipe's rows in the teacher's own vocabulary.
@@ -80,7 +80,7 @@ def with_vocabulary(recipe: Recipe, prepared: Prepared) -> tuple[Recipe, Vocabul
 
 
 def choose_vocabulary(settings: VocabularySettings, prepared: Prepared, recipe: Recipe) -> Vocabulary:
-    """Choose tokens by how often the rows to learn from, and a corpus, have them."""
+    """Choose tokens by how often they occur in the rows to learn from and in a corpus."""
     tokenizer = prepared.tokenizer
     total = 1 + max(tokenizer.get_vocab().values())
     counts = _count(_ids_of(prepared.train), total)
@@ -102,7 +102,7 @@ def hash_vocabulary(recipe: Recipe) -> dict[str, str]:
 
 
 def _at_most(tokenizer: PreTrainedTokenizerFast, used: list[int], size: int) -> list[int]:
-    """Keep as many of the tokens as a size allows, the first ones first."""
+    """Keep as many of the tokens as a size allows, from the first on."""
     least = len(kept_ids(tokenizer, ()))
     if size < least:
         raise RecipeError(
@@ -127,7 +127,7 @@ def _count(parts: Iterable[NDArray[np.int64]], total: int) -> NDArray[np.int64]:
 
 
 def _ids_of(rows: Dataset) -> Iterator[NDArray[np.int64]]:
-    """Yield the tokens of encoded rows, of all their texts or windows."""
+    """Yield the tokens of encoded rows, from all their texts or windows."""
     for batch in rows.select_columns(["input_ids"]).with_format(None).iter(_BATCH):
         yield np.fromiter(_flat(batch["input_ids"]), np.int64)
 

@@ -1,4 +1,4 @@
-"""Calibration: a temperature that turns logits into probabilities that mean what they say.
+"""Calibration: a temperature for the logits, so that probabilities agree with how often they are right.
 
 Guo et al. 2017, "On Calibration of Modern Neural Networks". One temperature divides all logits, so the
 predictions stay the same and only their probabilities change.
@@ -58,7 +58,7 @@ class Calibration:
     answered: Sequence[dict[str, float]]
 
     def content(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the calibration as JSON values."""
         return asdict(self)
 
 
@@ -68,10 +68,10 @@ def calibrate(
     """Fit a temperature to decisions whose correct classes are known.
 
     Args:
-        num_rows: the number of rows that the decisions are of, if a row has several.
+        num_rows: the number of rows, if a row has several decisions.
 
     Returns:
-        None if there are too few rows, or if no temperature is best: all decisions are right, for example.
+        None if there are too few rows, or if no temperature is best, e.g. because all decisions are right.
     """
     if (len(classes_N) if num_rows is None else num_rows) < _FEWEST:
         return None

@@ -31,7 +31,7 @@ def differences(task: Task, scores: Mapping[str, Score], others: Mapping[str, Sc
 def compare(task: Task, scores: Mapping[str, Score], others: Mapping[str, Score]) -> dict[str, Any]:
     """Return `difference` by split and metric (the first model minus the second) and `agreement` by split.
 
-    `closeness` has a kind's own figures of how close two models are, if it has any.
+    `closeness` has the kind's own figures on how close two models are, if it defines any.
     """
     content: dict[str, Any] = {"difference": differences(task, scores, others)}
     if task.kind.has_agreement:

@@ -186,7 +186,7 @@ def _scorer_names(of: str) -> list[str]:
         averages = ("macro", "micro", "samples", "weighted")
         return [f"{kind}_{one}" for kind in ("f1", "jaccard", "precision", "recall") for one in averages]
     classes = ("balanced_accuracy", "f1_", "jaccard", "matthews_corrcoef", "precision", "recall")
-    # Those of logarithms and of Poisson's and Gamma's fail on numbers below 0, which a model may predict.
+    # Logarithmic errors and Poisson and gamma deviances fail on negative numbers, which a model may predict.
     errors = ("neg_mean_absolute", "neg_mean_squared_error", "neg_root_mean_squared_error")
     numbers = ("explained_variance", "neg_max", "neg_median", "r2", *errors)
     named = [name for name in sklearn.metrics.get_scorer_names() if not name.endswith("_samples")]
@@ -308,7 +308,7 @@ _COUNTED: dict[Metric, Metric] = {
 }
 
 # Metrics of sums over rows: what is summed, and the metric of the sums. A sample of rows is then a weight for
-# each row, which is much faster where a row has hundreds of columns.
+# each row, which is much faster if a row has hundreds of columns.
 SUMMED: Mapping[Metric, tuple[Callable[[Outcomes], NDArray[Any]], Callable[[NDArray[Any]], float]]] = {
     micro_f1_of_sets: (_set_counts, _micro_f1_of_counts),
     macro_f1_of_sets: (_set_counts, _macro_f1_of_counts),

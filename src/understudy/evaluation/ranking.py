@@ -1,4 +1,4 @@
-"""Score rankings: the outcomes of a query are [nDCG@10, reciprocal rank at 10], so a sample is of queries."""
+"""Score rankings: each query has the outcomes [nDCG@10, reciprocal rank at 10], so samples draw queries."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def rank_outcomes(
     """Return nDCG@10 and the reciprocal rank of the first relevant passage, for each query.
 
     Labels are the gains of nDCG. A passage is relevant if its label is 0.5 or more, or the query's highest.
-    Equal scores are no order: nDCG is the mean over all their orders, and a relevant passage is taken to be
-    the last of them.
+    Ties: nDCG is the mean over all orders of passages with equal scores, and a relevant passage counts as
+    ranked below the others with its score.
     """
     found = []
     for group in group_rows(queries, labels):

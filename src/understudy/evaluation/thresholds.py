@@ -1,4 +1,4 @@
-"""Choose the probability from which on a label is given."""
+"""Choose the lowest probability at which a label is predicted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from understudy.evaluation.bootstrap import estimate_difference
 from understudy.evaluation.metrics import micro_f1_of_sets
 
 _FOLDS = 5
-_LEAST_GAIN = 0.005  # of F1; less is not worth another threshold, and often chance
+_LEAST_GAIN = 0.005  # of F1; a smaller gain is not worth another threshold, and often chance
 
 
 def reliable_threshold(
@@ -17,8 +17,8 @@ def reliable_threshold(
 ) -> float:
     """Return the threshold with the highest F1 if it is better on other rows too, otherwise the usual one.
 
-    Thresholds are chosen on four fifths of the rows and used on the last fifth, in turn. The F1 of these
-    decisions must be higher than that at the usual threshold by half a point, with a 95 % interval that
+    Thresholds are chosen on four fifths of the rows and used on the remaining fifth, in turn. The F1 of these
+    decisions must be at least half a point higher than at the usual threshold, with a 95 % interval that
     excludes 0.
     """
     chosen = best_threshold(probabilities_N, gold_N, usual=usual)
@@ -40,11 +40,12 @@ def reliable_threshold(
 def best_threshold(
     probabilities_N: NDArray[np.float64], gold_N: NDArray[np.bool_], *, usual: float = 0.5
 ) -> float:
-    """Return the threshold with the highest F1 of one label, which is given from the threshold on.
+    """Return the threshold with the highest F1 for one label, which is predicted at or above it.
 
-    Only a value between two neighbouring probabilities changes which rows get the label, so those in the
-    middle are tried, one below all of them, and the usual one. Of equally good ones the nearest to the usual
-    one is returned, and of two as near the higher. Without a row that has the label it is the usual one.
+    Only the order of threshold and probabilities decides which rows get the label, so the candidates are the
+    midpoints of neighbouring probabilities, a value below all of them, and the usual threshold. Among equally
+    good ones, the one nearest to the usual threshold is returned, and the higher of two equally near. If no
+    row has the label, it is the usual threshold.
 
     Args:
         probabilities_N: the label's probability in each row.
@@ -58,14 +59,14 @@ def best_threshold(
         return usual
     scores, rows = np.unique(probabilities_N, return_inverse=True)
     middles = (scores[:-1] + scores[1:]) / 2
-    # The middle of two neighbouring floats is one of them, and must not be the lower.
+    # The midpoint of two adjacent floats is one of them, and must not be the lower one.
     middles = np.where(middles > scores[:-1], middles, scores[1:])
     tried = np.array([scores[0] / 2, *middles, usual])
-    # How many rows with each probability have the label, and how many there are; then from each one upwards.
+    # Rows with each probability: how many have the label, and how many in all; then summed from each upwards.
     right = np.bincount(rows, weights=gold_N, minlength=len(scores))
     given = np.bincount(rows, minlength=len(scores))
     right, given = (np.append(np.cumsum(counts[::-1])[::-1], 0) for counts in (right, given))
-    first = np.searchsorted(scores, tried)  # the lowest probability that is enough
+    first = np.searchsorted(scores, tried)  # the lowest probability that reaches the threshold
     f1 = 2 * right[first] / (given[first] + gold_N.sum())
     best = tried[f1 == f1.max()]
     return float(min(best, key=lambda threshold: (abs(threshold - usual), -threshold)))

@@ -1,4 +1,4 @@
-"""Compare vectors: cosines, ranks and neighbours, and the metrics made of them.
+"""Compare vectors: cosines, ranks and neighbours, and the metrics based on them.
 
 Outcomes of a row are [cosine, score, rank]: the rank of the row's second text among the second texts of all
 rows, by their cosine with the first one; NaN if no metric needs it.
@@ -96,7 +96,7 @@ def _pearson(outcomes: Outcomes) -> float:
 
 
 def average_precision(outcomes: Outcomes) -> float:
-    """Return the average precision of pairs ordered by cosine, those with a score above 0 being right."""
+    """Return the average precision of pairs ordered by cosine; those with a score above 0 are right."""
     right = outcomes[:, 1] > 0
     if not right.any():
         return 0.0
@@ -109,7 +109,7 @@ def mrr_at_10(outcomes: Outcomes) -> float:
 
 
 def ndcg_at_10(outcomes: Outcomes) -> float:
-    """Return the mean of 1 / log2(1 + rank), for one right text a query; 0 for ranks beyond 10."""
+    """Return the mean of 1 / log2(1 + rank), with one right text per query; 0 for ranks beyond 10."""
     return _mean_over_right(outcomes, np.where(outcomes[:, 2] <= 10, 1 / np.log2(1 + outcomes[:, 2]), 0.0))
 
 

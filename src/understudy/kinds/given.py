@@ -23,7 +23,7 @@ def is_several(inputs: Any) -> bool:
 
 
 def name_fields(given: Any, fields: Sequence[str], *, also: Sequence[str] = ()) -> Row:
-    """Name the given fields: a string, several in the order of the fields, or a mapping.
+    """Return an input by field: a string, several strings in the order of the fields, or a mapping.
 
     Args:
         also: other fields that a mapping may have.

@@ -11,7 +11,7 @@ from understudy.data.task import Folder, Hub, Task
 from understudy.errors import RecipeError, did_you_mean
 from understudy.kinds import get_kind, get_rows, kind_names
 
-DEFAULT_KIND = "classification"  # of a user's own files, if none is named
+DEFAULT_KIND = "classification"  # for a user's own files, if none is named
 
 _TSV = {"train": ("train.tsv",), "dev": ("dev.tsv",), "test": ("test.tsv",)}
 _MNLI_TSV = {

@@ -1,1 +1,1 @@
-"""Mining: find text like a task's in a corpus without labels, as SentAugment does."""
+"""Mining: find text similar to a task's in a corpus without labels, as SentAugment does."""

@@ -85,7 +85,7 @@ def search_piece(
 
 
 def count_sentences(path: Path) -> int:
-    """Return the number of sentences that were compared for a file of found ones."""
+    """Return the number of sentences that were compared to make a file of found ones."""
     return int(pq.read_schema(path).metadata[_COUNT])
 
 
@@ -119,8 +119,8 @@ def drop_duplicates(
 ) -> tuple[list[list[Found]], Counter[str]]:
     """Drop sentences that are near duplicates of any query, an excluded text, or a closer sentence.
 
-    Duplicates among the found sentences are looked for among those of one query: near duplicates are close
-    to the same text. A following sentence that is like an excluded text is forgotten.
+    Found sentences are only compared with others of the same query, since near duplicates are close to the
+    same text. A following sentence that is a near duplicate of an excluded text is removed.
 
     Args:
         excluded_ED: the vectors of development and other excluded texts.

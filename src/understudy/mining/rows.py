@@ -1,4 +1,4 @@
-"""Rows made of the sentences that were found: texts, or pairs in a stated mix."""
+"""Rows made from the sentences that were found: texts, or pairs in a given mix."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def pair_rows(
     seed: int,
     vary: Vary | None,
 ) -> list[dict[str, Any]]:
-    """Return a row for each sentence with a partner of a sort drawn with the seed, closest first.
+    """Pair each sentence with a partner of a randomly drawn sort, and return the rows, closest first.
 
-    A sentence takes the place of the text that it was found for, and its partner the other place. A
-    sentence without a partner of the drawn sort gets a random one.
+    A sentence takes the place of the text that it was found for, and its partner takes the other. A sentence
+    without a partner of the drawn sort gets a random one.
 
     Args:
         found: for each row of the task the sentences of its first text, and then those of its second.
@@ -53,7 +53,7 @@ def pair_rows(
         side, partner = one.query % 2, ""
         if sort == "neighbours" and found[one.query ^ 1]:
             others = found[one.query ^ 1]
-            # The second text begins one further, or both sides would make the same pairs.
+            # The second side starts one further, or both sides would make the same pairs.
             partner = others[(used[one.query] + side) % len(others)].text
             used[one.query] += 1
         elif sort == "adjacent":
@@ -77,7 +77,7 @@ def _closest_first(found: Sequence[Sequence[Found]]) -> list[Found]:
 
 
 def balanced_places(groups: NDArray[np.int64] | None, num_rows: int, count: int) -> NDArray[np.int64]:
-    """Return the places of the rows to keep: the first ones, and of each group at most an equal share.
+    """Return the places of the rows to keep: the first ones, with at most an equal share for each group.
 
     The share is that of `count`, or of all rows if there are fewer.
 

@@ -1,7 +1,7 @@
 """Exact nearest neighbours in one pass over a corpus of any size.
 
-The task's texts are few and the corpus is large, so the texts are held in memory and the corpus is read past
-them, block by block. Nothing of the corpus is indexed, and only the best sentences so far are kept.
+The task's texts are few and the corpus is large, so the texts are held in memory and compared with the corpus
+block by block. The corpus is not indexed, and only the best sentences so far are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Nearest:
     """The most similar sentences for each query so far.
 
     Attributes:
-        similarities_QK: cosine similarities in falling order; -1 where nothing was found yet.
+        similarities_QK: cosine similarities in descending order; -1 where nothing has been found yet.
         numbers_QK: the numbers of the sentences.
     """
 
@@ -44,6 +44,6 @@ class Nearest:
         is_better = scores_S > self.similarities_QK[query, -1]
         scores = np.concatenate([self.similarities_QK[query], scores_S[is_better]])
         numbers = np.concatenate([self.numbers_QK[query], numbers_S[is_better]])
-        # Stable: of equal ones the earlier sentence is kept.
+        # Stable: of equally similar sentences, the earlier is kept.
         order = np.argsort(-scores, kind="stable")[: self.similarities_QK.shape[1]]
         self.similarities_QK[query], self.numbers_QK[query] = scores[order], numbers[order]

@@ -33,7 +33,7 @@ def fingerprint(text: str) -> bytes:
 
 
 def length_range(texts: Iterable[str]) -> tuple[int, int]:
-    """Return the number of characters between which 98 % of the texts are."""
+    """Return the lower and upper bounds, in characters, between which 98 % of the texts are."""
     lengths = [len(text) for text in texts]
     low, high = np.percentile(lengths, [1, 99])
     return int(low), int(np.ceil(high))

@@ -10,7 +10,7 @@ Share = Annotated[float, Field(ge=0.0)]
 
 
 class PairShares(BaseModel):
-    """How often a sentence gets each sort of partner; the numbers are relative to their sum."""
+    """Shares of each sort of partner that sentences get; the numbers are relative to their sum."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,7 +31,7 @@ class PairShares(BaseModel):
 
 
 class MineSettings(BaseModel):
-    """What to search, how to compare sentences, and what to keep."""
+    """Settings for mining: what to search, how to compare sentences, and what to keep."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -50,16 +50,16 @@ class MineSettings(BaseModel):
     neighbours: Annotated[int, Field(ge=1)] = 10
     """The number of sentences to find for each text."""
     rows: Annotated[int, Field(ge=1)] = 100_000
-    """The most rows to write; the closest are kept."""
+    """The maximum number of rows to write; the closest are kept."""
     duplicate: Annotated[float, Field(gt=0.0, le=1.0)] = 0.95
-    """Texts with at least this cosine similarity are near duplicates. Of the sentences found for a text one
-    is kept, and none that is a near duplicate of a text that was searched for, of a development row or of
-    an excluded row."""
+    """Texts with at least this cosine similarity are near duplicates. Only the closest of several near
+    duplicates found for a text is kept, and none of a text that was searched for, a development row or an
+    excluded row."""
     exclude: list[str] = []
     """Files of more rows, e.g. a test set, that must not be found."""
     balance: bool = True
-    """Whether no class that the teacher predicts gets more than its equal share of the rows that are
-    written; the others are left out."""
+    """Whether to limit each class that the teacher predicts to an equal share of the rows that are written;
+    the others are left out."""
     pairs: PairShares = PairShares()
     """How sentences are paired for a task of pairs."""
     shard_megabytes: Annotated[float, Field(gt=0.0)] = 64.0

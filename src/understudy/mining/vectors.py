@@ -28,7 +28,7 @@ Embed = Callable[[Sequence[str]], Vectors]
 """A function of sentences that returns a vector of unit length for each; zeros for one without tokens."""
 
 DIMENSIONS = 256
-_SIF = 1e-4  # a of the weight a / (a + p) of a token with frequency p
+_SIF = 1e-4  # the a in the weight a / (a + p) of a token with frequency p
 _BATCH = 512
 _STATES_BATCH = 64
 

@@ -34,9 +34,9 @@ from understudy.models.settings import LayerChoice
 
 Axis = Literal["hidden", "query_key", "value", "feed_forward"]
 
-LAYER = "layer"  # beside the names of its linear modules
+LAYER = "layer"  # key of the layer itself, next to its linear modules
 CUT = "cut.safetensors"  # in the folder of a general student that was cut
-# Beside the places that are kept, by axis and layer.
+# Saved next to the kept places, which are by axis and layer.
 _LAYERS, _SIZES, _TOKENS = "layers", "source_sizes", "source_tokens"
 # Fine-tuning hardly moves the embeddings of most tokens; those of another model are unrelated.
 _SAME_SOURCE = 0.8
@@ -50,7 +50,7 @@ class Cut:
     Attributes:
         layers: source layers, counted from 1, in the order of the student's.
         hidden: the hidden channels, the same ones in every layer.
-        kept: the kept places of the other axes by axis and source layer; empty if the student is as wide.
+        kept: the kept places of the other axes by axis and source layer; empty at the source's own width.
         source_sizes: the number of layers and heads of the source, and its size along every axis.
         source_tokens: the embeddings of some of the source's tokens, by which it is recognised.
     """
@@ -67,7 +67,7 @@ class Cut:
 
     @property
     def is_copy(self) -> bool:
-        """Whether the student computes exactly what its source does, as far as it goes."""
+        """Whether the student is an exact copy of the source's first layers."""
         return not self.kept and self.layers == tuple(range(1, len(self.layers) + 1))
 
     def fits(self, model: PreTrainedModel) -> bool:
@@ -141,7 +141,7 @@ def cut_weights(
     """Copy the source's weights to a student's encoder: embeddings, pooler and the chosen layers.
 
     Args:
-        student: a model of the source's family with the same number of heads, nowhere wider. Its head stays.
+        student: a model of the source's family with as many heads, nowhere wider. Its task head is unchanged.
         layers: source layers, counted from 1, in the order of the student's.
         sample: returns batches of text to measure activations on; not called if nothing is removed.
 

@@ -20,7 +20,7 @@ GENERIC = "bert"
 
 @dataclass(frozen=True)
 class LayerParts:
-    """Names of the linear modules in a layer, which normalises after both of its sums."""
+    """Names of the linear modules in a layer that normalises after both residual sums."""
 
     query: str
     key: str

@@ -2,8 +2,8 @@
 
 A cut leaves out layers and channels, so each linear layer reads other inputs than in the source, with the
 source's weights. This module refits them one after the other, from the first layer to the last, in closed
-form: the inputs are the student's own on a sample of text, and the targets are what the source computes in
-the same place of the layer that was cut. No gradient and no label is needed.
+form: the inputs are the student's own on a sample of text, and the targets are what the source computes at
+the same place in the layer that was cut. No gradients or labels are needed.
 
 Where a linear layer is followed by a residual connection and a LayerNorm, the target is the source's sum
 without the student's residual, so that errors of earlier layers are corrected too. All families that can be
@@ -30,8 +30,9 @@ from understudy.models.cut import LAYER, Cut, layer_modules, query_scale
 logger = logging.getLogger(__name__)
 
 Batch = Mapping[str, Tensor]
-# Times the mean square of the inputs: pulls the weights to those that were cut. A hundredth of it fits the
-# sample better and unseen text worse, with weights several times as large, which students unlearn slowly.
+# The ridge penalty, relative to the mean square of the inputs: it pulls the weights towards those that were
+# cut. With a hundredth of it, the sample is fitted better and unseen text worse, and the weights are several
+# times as large, which students unlearn slowly.
 _RIDGE = 1.0
 
 
@@ -54,10 +55,10 @@ def fit_layers(
 ) -> Fit:
     """Refit every linear layer of a student to the source that it was cut from.
 
-    If the hidden states are no nearer to the source's afterwards, the weights stay as they were cut.
+    If the hidden states are no nearer to the source's afterwards, the weights from the cut are restored.
 
     Args:
-        sample: batches of text, of at least some thousand tokens.
+        sample: batches of text, with at least a few thousand tokens.
         precision: of the forward passes. The weights are always computed in float32 and float64.
     """
     batches = list(sample)
@@ -66,7 +67,7 @@ def fit_layers(
     source.train(False)
     encoder = student.base_model
     weights = {name: value.clone() for name, value in encoder.state_dict().items()}
-    # Without the cache, which would keep weights as they were before they are fitted.
+    # Without autocast's cache, which would keep weights from before they are fitted.
     lower = torch.autocast(
         student.device.type, precision, enabled=precision != torch.float32, cache_enabled=False
     )
@@ -91,7 +92,7 @@ def fit_layers(
 def fit_linear(linear: nn.Linear, inputs_TI: Tensor, targets_TO: Tensor) -> None:
     """Replace the weights by W + ΔW, with ΔW = (XᵀX + λI)⁻¹ Xᵀ(Y − XW) over centred X and Y.
 
-    ΔW is 0 where the present weights already reach the targets; the bias absorbs the means.
+    ΔW is 0 where the current weights already reach the targets; the bias absorbs the means.
     """
     with torch.autocast(inputs_TI.device.type, enabled=False):
         errors_TO = targets_TO - linear(inputs_TI)
@@ -101,7 +102,7 @@ def fit_linear(linear: nn.Linear, inputs_TI: Tensor, targets_TO: Tensor) -> None
         centred_TI = inputs_TI - mean_I
         gram_II = (centred_TI.T @ centred_TI).double()
         ridge = _RIDGE * float(gram_II.diagonal().mean())
-        if ridge == 0.0:  # the inputs are constant: there is nothing but a bias to fit
+        if ridge == 0.0:  # the inputs are constant: only a bias can be fitted
             change_IO = torch.zeros_like(linear.weight.T)
         else:
             gram_II.diagonal().add_(ridge)
@@ -153,14 +154,14 @@ def _fit_layer(ours: _Reader, place: int, theirs: _Reader, layer: int, cut: Cut,
 Side = Literal["input", "output"]
 
 
-class _Stop(Exception):  # noqa: N818  # ends a forward pass, and is no error
+class _Stop(Exception):  # noqa: N818  # ends a forward pass, not an error
     """Raised in a hook when the rest of a forward pass is not needed."""
 
 
 class _Reader:
     """Reads inputs and outputs of a model's modules on the sample, one layer after the other.
 
-    What a finished layer returned is kept, so that the layers before it are not computed again.
+    The output of a finished layer is kept, so that the layers before it are not computed again.
     """
 
     def __init__(self, model: PreTrainedModel, batches: Sequence[Batch]) -> None:
@@ -174,7 +175,7 @@ class _Reader:
         """Return inputs or outputs of modules of a layer over all real tokens.
 
         Args:
-            last: the module after which nothing is computed; the layer is finished if it is the layer itself.
+            last: the last module to compute; if it is the layer itself, the layer is finished.
         """
         if layer <= self._finished:
             self._finished, self._returned = 0, []

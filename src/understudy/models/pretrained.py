@@ -36,7 +36,7 @@ def load_config(model: str) -> Any:
     try:
         name, revision = split_revision(model)
         config = AutoConfig.from_pretrained(name, revision=revision)
-    except Exception as error:  # of a broken config.json transformers raises whatever comes first
+    except Exception as error:  # for a broken config.json transformers raises all sorts of errors
         raise ModelError(
             f"{model!r} is neither a model's folder here nor a hub name that can be reached."
             f"{did_you_mean(model, _folders_here())} {error}\nGive a "
@@ -61,7 +61,7 @@ def load_tensors_beside(model: str, file: str) -> dict[str, Tensor]:
 
 
 def _folders_here() -> list[str]:
-    """Return the names of model folders in the present folder."""
+    """Return the names of model folders in the current folder."""
     return [one.parent.name for one in Path().glob("*/config.json")]
 
 
@@ -71,7 +71,7 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
     try:
         name, revision = split_revision(model)
         tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
-    except Exception as error:  # of a broken tokenizer.json the library raises plain ones, and TypeErrors
+    except Exception as error:  # for a broken tokenizer.json: plain Exceptions, and TypeErrors
         raise ModelError(
             f"{model!r} has no tokenizer that can be loaded: {error}\nSave it beside the model with "
             "tokenizer.save_pretrained."
@@ -200,7 +200,7 @@ def load_model(
 
 @contextlib.contextmanager
 def refuse_programs(model: str) -> Iterator[None]:
-    """Refuse a file of weights that holds a program too. torch does not run it, but advises to."""
+    """Refuse a weights file that also contains code. torch does not run it, but suggests allowing it."""
     try:
         yield
     except pickle.UnpicklingError:

@@ -25,8 +25,8 @@ class Projections(nn.Module):
     `per-layer` is one for each; `none` compares the states directly.
 
     Args:
-        channels: the teacher's channels that the student's were cut from: each matrix is initialised to map
-            them back to their places. Otherwise it is drawn from torch's random state.
+        channels: the teacher's channels that the student's were cut from, if any: each matrix is initialised
+            to map them back to their places. Otherwise it is drawn from torch's random state.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ ProjectionKind = Literal["shared", "per-layer", "none"]
 
 
 def parse_loss(text: str) -> float | None:
-    """Parse a target of lost points; None if it is one of time and size.
+    """Parse a target given in lost points; None if it is a time or a size.
 
     >>> parse_loss("lose 1.5 points"), parse_loss("2ms")
     (1.5, None)
@@ -47,7 +47,7 @@ def parse_loss(text: str) -> float | None:
 
 @dataclass(frozen=True)
 class Target:
-    """What a student may cost: milliseconds for one text in int8 here, and megabytes of its file."""
+    """Limits for a student's cost: milliseconds for one text in int8 here, and megabytes of its file."""
 
     milliseconds: float | None = None
     megabytes: float | None = None
@@ -82,7 +82,7 @@ def parse_target(text: str) -> Target:
 
 
 class VocabularySettings(BaseModel):
-    """The `student.vocabulary:` block of a recipe: keep the tokens that texts have, and all characters."""
+    """The `student.vocabulary:` block of a recipe: keep the tokens of the texts, and all characters."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -91,7 +91,7 @@ class VocabularySettings(BaseModel):
     size: Size | None = None
     """Keep this many tokens at most, the most frequent ones."""
     corpus: list[str] = []
-    """Files of further texts whose tokens count, in the formats of `data.unlabelled`."""
+    """Files of more texts whose tokens are counted, in the formats of `data.unlabelled`."""
 
 
 class StudentSettings(BaseModel):
@@ -103,7 +103,7 @@ class StudentSettings(BaseModel):
     """A name (`tinybert-4l-312d`), or layers and width (`6l-384d`: feed-forward part four times as wide,
     or the teacher's if that is narrower and the student is cut; as many heads as the teacher)."""
     target: str | None = None
-    """What the student may cost, e.g. `2ms, 12MB`: the largest shape within it is chosen on this machine."""
+    """Limits for the student's cost, e.g. `2ms, 12MB`: the largest shape that meets them here is chosen."""
     init: Literal["random", "general", "cut"] | None = None
     """`random` draws the weights, `general` starts from `model`, `cut` takes them from the teacher. Defaults
     to `general` with a model and `random` without."""
@@ -114,8 +114,8 @@ class StudentSettings(BaseModel):
     layers: LayerChoice | list[int] | None = None
     """The source layers that a cut keeps: `first`, `spaced`, `last` or a list. Defaults to `spaced`."""
     fit: bool | None = None
-    """Whether the linear layers of a cut are fitted to its source by least squares, on a sample of the rows,
-    and those of a general student that was cut to the teacher of a task. Defaults to yes."""
+    """Whether the linear layers of a cut student are fitted to its source by least squares on a sample of the
+    rows, and those of a general student that was cut, to the task's teacher. Defaults to yes."""
     family: str | None = None
     """`bert`, or None for the teacher's own family."""
     num_hidden_layers: Size | None = None
@@ -183,7 +183,7 @@ def name_students(students: Sequence[str]) -> dict[str, str]:
 
 
 def folder_name(model: str) -> str:
-    """Return the last part of a path that says which model it is.
+    """Return the last part of a path that identifies the model.
 
     >>> folder_name("runs/sst2/distilled/student")
     'sst2'
@@ -206,7 +206,7 @@ def refuse_one_shape(settings: Mapping[str, Any]) -> None:
 
 
 def student_inside(model: str | Path) -> str | Path:
-    """Return the student in the folder of a distillation or a whole run, or the model as it is given."""
+    """Return the student inside a distillation's or a whole run's folder; other models unchanged."""
     folder = Path(model).expanduser()
     for student in (folder / STUDENT, folder / DISTILLED / STUDENT):
         if (student / "config.json").is_file():
@@ -215,7 +215,7 @@ def student_inside(model: str | Path) -> str | Path:
 
 
 def teacher_inside(model: str | Path) -> str | Path:
-    """Return a teacher as it is given, or the student in the folder of a distillation."""
+    """Return the student inside a distillation's folder; other teachers unchanged."""
     check_teacher(model)
     return student_inside(model)
 
@@ -228,7 +228,7 @@ def check_teacher(model: str | Path) -> None:
             f"{folder} is an exported model, which cannot be trained or learnt from. Pass the model that it "
             "was exported from."
         )
-    # A run of several students has each of them in a folder, and a result beside these.
+    # A run of several students has a folder for each of them, and a result next to these.
     runs = [folder, *(folder.glob("*/") if (folder / "result.json").is_file() else ())]
     students = [run for run in runs if (run / DISTILLED / STUDENT).is_dir()]
     if students:
@@ -279,7 +279,7 @@ def parse_shape(shape: str) -> dict[str, int]:
 
 
 def close_shapes(name: str) -> list[str]:
-    """Return the shapes that a name may have been meant to be, most likely first.
+    """Return the shapes that a misspelt name may stand for, most likely first.
 
     >>> close_shapes("tinybert4-312d")
     ['tinybert-4l-312d', 'tinybert-6l-312d']
@@ -311,11 +311,11 @@ def check_width(width: int, heads: int) -> None:
 
 
 def check_start(settings: StudentSettings) -> None:
-    """Refuse keys that belong to another way of starting."""
+    """Refuse keys that do not apply to the way the student starts."""
     start = settings.start
     if settings.target is not None:
         parse_target(settings.target)
-        # A shape beside it is the one that was chosen.
+        # A shape next to a target is the one that was chosen for it.
         others = [name for name in ("model", *SIZES) if getattr(settings, name) is not None]
         if others:
             raise RecipeError(

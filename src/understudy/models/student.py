@@ -59,9 +59,9 @@ def load_student(
         teacher: its config gives vocabulary, positions and family; its tokenizer is used for both.
         sample: returns batches of encoder inputs, used to cut a narrower student and to fit it.
         dropout, attention: see `load_model`.
-        fit: whether a cut is fitted to its source, and a general student that was cut to the teacher of a
-            task, unless the settings say no.
-        precision: of the forward passes for that.
+        fit: whether a cut student is fitted to its source, and a general student that was cut to the task's
+            teacher, unless the settings say no.
+        precision: the precision of the forward passes for fitting.
 
     Returns:
         The student, and how it was cut, if that was from the teacher or from a model of the same width.
@@ -142,7 +142,7 @@ def _load_saved(
 
 
 def cannot_fit(model: str) -> str:
-    """Say why a saved student cannot be fitted to its teacher."""
+    """Explain why a saved student cannot be fitted to its teacher."""
     return (
         f"student.fit needs a general student that was cut from the model that the teacher was fine-tuned "
         f"from, and {model} was not (understudy general --set student.init=cut makes one). Leave it out."

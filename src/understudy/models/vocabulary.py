@@ -1,6 +1,6 @@
 """A smaller vocabulary: keep some tokens of a tokenizer, and their embeddings in a model.
 
-Of a small encoder most weights are embeddings. A text whose tokens are all kept is read as before; any other
+Most weights of a small encoder are embeddings. A text whose tokens are all kept is read as before; any other
 falls back to smaller pieces, since all single characters are kept.
 """
 
@@ -22,13 +22,13 @@ from understudy.models.families import family_of
 # V kept tokens, E width of an embedding
 
 _MODELS = ("WordPiece", "Unigram", "BPE")
-_SPACES = ("▁", "Ġ")  # what a space is written as by SentencePiece and byte-level tokenizers
+_SPACES = ("▁", "Ġ")  # how SentencePiece and byte-level tokenizers write a space
 
 
 def kept_ids(tokenizer: PreTrainedTokenizerFast, used: Collection[int]) -> list[int]:
     """Return the ids to keep, in order: used tokens, special ones, single characters, and what BPE needs.
 
-    A token of BPE is merged from two others, which are kept with it.
+    A BPE token is merged from two others, which are kept with it.
     """
     content = _content(tokenizer)
     model = content["model"]
@@ -42,7 +42,7 @@ def kept_ids(tokenizer: PreTrainedTokenizerFast, used: Collection[int]) -> list[
 
 
 def trim_tokenizer(tokenizer: PreTrainedTokenizerFast, kept: Sequence[int]) -> PreTrainedTokenizerFast:
-    """Return a tokenizer with some tokens of another; `kept` has their ids there, in the order of the new."""
+    """Return a tokenizer with some tokens of another; `kept` has their old ids, in the new order."""
     new = {old: place for place, old in enumerate(kept)}
     content = _content(tokenizer)
     model = content["model"]
@@ -104,7 +104,7 @@ def _ids(model: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _bare(token: str, model: Mapping[str, Any]) -> str:
-    """Return a token without the mark of a word's inside, start or end."""
+    """Return a token without its marker for the inside, start or end of a word."""
     token = token.removeprefix(model.get("continuing_subword_prefix") or "")
     token = token.removesuffix(model.get("end_of_word_suffix") or "")
     return token[1:] if len(token) > 1 and token[0] in _SPACES else token
@@ -132,7 +132,7 @@ def _merged(merge: str | Sequence[str], model: Mapping[str, Any]) -> str:
 
 
 def _parts(model: Mapping[str, Any], ids: Mapping[str, int], kept: Collection[int]) -> set[int]:
-    """Return the tokens that kept ones of BPE are merged from, at every step."""
+    """Return the tokens that kept BPE tokens are merged from, at every step."""
     parts: dict[str, list[tuple[str, str]]] = {}
     for merge in model["merges"]:
         parts.setdefault(_merged(merge, model), []).append(_pair(merge))

@@ -26,8 +26,8 @@ def vector_loss(student_D: Tensor, teacher_D: Tensor) -> Tensor:
 def similarity_loss(student_BD: Tensor, teacher_BD: Tensor) -> Tensor:
     """TinyBERT Eq. 10 for vectors, by pairs: mean_j (cos(s_i, s_j) − cos(t_i, t_j))² over the other texts j.
 
-    One value for each text i; 0 for a text alone. The other texts are those of the same batch, so that this
-    loss, unlike all others, depends on how rows are put into batches.
+    One value for each text i; 0 for a single text. The other texts are those of the same batch, so unlike all
+    other losses, this one depends on how rows are put into batches.
     """
     own, told = (nn.functional.normalize(side.float(), dim=-1) for side in (student_BD, teacher_BD.detach()))
     difference_BB = own @ own.T - told @ told.T

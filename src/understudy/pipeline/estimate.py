@@ -1,4 +1,4 @@
-"""How long a whole run will train, estimated at its start from a few steps of the teacher's shape."""
+"""Training time of a whole run, estimated at its start from a few steps of the teacher's shape."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from understudy.training.arguments import build_arguments
 from understudy.training.trainer import autocast_dtype
 
 _BATCH = 8
-_STEPS = 3  # the fastest counts: the first one also prepares
+_STEPS = 3  # the fastest counts: the first one includes preparation
 
 
 def estimate_training(planned: PlannedRun, length: int) -> float | None:
     """Estimate the seconds of training in a run; None if its student cannot be built.
 
-    Every stage counts as tokens × operations, at the speed of a real step of the untrained teacher.
+    Each stage takes tokens × operations, at the measured speed of training steps of the untrained teacher.
 
     Args:
         length: the usual number of tokens of a text.
@@ -46,13 +46,13 @@ def estimate_training(planned: PlannedRun, length: int) -> float | None:
             if isinstance(settings, LayerSettings):
                 flop += rows * teacher_flop  # the teacher runs at every step
             elif not is_asked:
-                flop += min(rows, planned.num_train) * teacher_flop  # and here once for each row
+                flop += min(rows, planned.num_train) * teacher_flop  # here it runs once for each row
                 is_asked = True
     return flop * _tokens_of_a_row(planned) * _seconds_of_flop(planned, length, teacher_flop)
 
 
 def _num_rows(training: dict[str, Any], num_rows: int, planned: PlannedRun) -> int:
-    """Return how many rows a stage reads, each as often as it is read."""
+    """Return how many rows a stage reads, counting a row each time it is read."""
     arguments = build_arguments(training, planned.output_dir)
     return num_steps(arguments, num_rows) * whole_batch(arguments)
 

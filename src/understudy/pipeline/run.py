@@ -81,8 +81,8 @@ def run(
     data, models and settings have not changed is skipped.
 
     Args:
-        model: a fine-tuned teacher, or an encoder that becomes one: a folder, a hub name, or a model in
-            memory with its `processing_class`. Defaults to the recipe's.
+        model: a fine-tuned teacher, or an encoder to fine-tune: a folder, a hub name, or a model in memory
+            with its `processing_class`. Defaults to the recipe's.
         output_dir: gets a folder for each stage, report.html and result.json.
 
     All other arguments are those of `distill`.
@@ -215,7 +215,7 @@ def announce_rows(planned: PlannedRun) -> None:
 
 
 def announce_time(planned: PlannedRun) -> None:
-    """Log about how long the training will take, and until when."""
+    """Log about how long the training will take, and when it will end."""
     seconds = estimate_training(planned, dev_length(planned))
     if seconds is not None:
         end = datetime.datetime.now() + datetime.timedelta(seconds=seconds)  # local time, for people
@@ -264,7 +264,7 @@ def make_all(stages: Sequence[Stage], output_dir: Path) -> dict[str, float]:
 
 
 def start_state(output_dir: Path, *, overwrite: bool) -> bool:
-    """Begin to note which stages are up to date; return whether there are notes of an earlier call."""
+    """Start recording which stages are up to date; return whether an earlier call left a record."""
     remove_half_written(output_dir / STATE)
     is_continued = (output_dir / STATE).exists() and not overwrite
     if not is_continued:
@@ -324,7 +324,7 @@ def _make(stage: Stage, output_dir: Path, place: str) -> bool:
 
 
 def _check_model(stage: Stage, output_dir: Path) -> None:
-    """Note the hash of the model that a stage has made, or refuse a model that is another one by now."""
+    """Record the hash of the model that a stage has made, or refuse one that has changed since."""
     if stage.model is None:
         return
     state, key, found = _read_state(output_dir), _model_key(stage), hash_model(stage.model)

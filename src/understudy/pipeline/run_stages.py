@@ -89,7 +89,7 @@ def stages_of(
     labelled = {split: key for split, key in data.hashes.items() if split != UNLABELLED}
 
     def continued(name: str, part: Recipe) -> Path:
-        """Return a stage's folder; if it holds an unfinished run, that goes on with these settings."""
+        """Return a stage's folder; an unfinished run in it continues with these settings."""
         place = folder / name
         if (place / RECIPE).exists():  # the inputs are the same, or it would have been cleared
             write_atomically(place / RECIPE, part.to_yaml())
@@ -270,6 +270,6 @@ def dump(recipe: Recipe, columns: Mapping[str, str | int]) -> dict[str, Any]:
 
 
 def dev_length(planned: PlannedRun) -> int:
-    """Return the median number of tokens of the development set, by which models are timed."""
+    """Return the median number of tokens of the development set, the length at which models are timed."""
     rows = planned.data.splits[dev_splits(planned.task, planned.recipe.data)[0]]
     return usual_length(planned.recipe, rows, planned.tokenizer)

@@ -173,7 +173,7 @@ def distill(
 
 
 def _default_folder(recipe: Recipe) -> Path:
-    """Return the folder of a distillation that was given none, named after its teacher."""
+    """Return the default folder of a distillation, named after its teacher."""
     teacher = Path(recipe.tokenizer_model).absolute()  # "." has no name of its own
     return Path("students") / folder_name(str(teacher))
 
@@ -193,7 +193,7 @@ def distill_students(
 
     Args:
         students: shapes, or folders of saved encoders to start from.
-        output_dir: gets a folder per student, as `distill` writes it. Students that are finished are kept.
+        output_dir: gets a folder per student, as `distill` writes it. Finished students are kept.
         callbacks: callbacks of the transformers Trainer; each one sees the training of every student.
         options: all other arguments of `distill`.
 
@@ -230,7 +230,7 @@ def _build_recipe(
     revision: str | None = None,
 ) -> Recipe:
     """Build the recipe from the arguments of `distill`."""
-    # The tokenizer may belong to a student in memory alone.
+    # The tokenizer may only belong to a student in memory.
     own = processing_class if isinstance(teacher, PreTrainedModel) else None
     path = model_path(teacher, own, revision=revision)
     return distill_recipe(

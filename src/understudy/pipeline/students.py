@@ -1,4 +1,4 @@
-"""Whole runs of several students of one teacher, and the choice of one by what it loses."""
+"""Whole runs of several students of one teacher, and the choice of one by its loss of score."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def run_students(
     callbacks: Sequence[TrainerCallback] = (),
     overwrite: bool = False,
 ) -> StudentsResult:
-    """Make whole runs of several students of one teacher, and compare them.
+    """Do a whole run for each of several students of one teacher, and compare them.
 
     Without `lose`, all students learn at once, and each forward pass of the teacher serves all of them. With
     it, they are trained one after the other, until one loses more points than that.
@@ -96,7 +96,7 @@ def run_students(
         lose: the points of the first metric that a student may lose. Defaults to the recipe's `tolerate`. The
             fastest student that loses no more is chosen.
         task, data, unlabelled, recipe, settings, metric, processing_class, revision, callbacks: see `run`.
-        output_dir: gets a run per student, in a folder of its name, and report.html with the comparison.
+        output_dir: gets a run per student, in a folder named after it, and report.html with the comparison.
 
     Examples:
         >>> found = understudy.run_students(                       # doctest: +SKIP
@@ -133,7 +133,7 @@ def run_students(
         planned = _check_all(recipes, output_dir)
         output_dir.mkdir(parents=True, exist_ok=True)
         for name in (RESULT, REPORT):
-            (output_dir / name).unlink(missing_ok=True)  # of an earlier call
+            (output_dir / name).unlink(missing_ok=True)  # left by an earlier call
         start_state(output_dir, overwrite=overwrite)
         if first.teacher is None:
             path = _make_teacher(replace(planned, output_dir=output_dir), callbacks)
@@ -152,7 +152,7 @@ def run_students(
 
 
 def _check_all(recipes: Mapping[str, Recipe], output_dir: Path) -> PlannedRun:
-    """Look for what would fail later, for every student; return the plan of the first."""
+    """Check for every student what would fail later; return the plan of the first."""
     plans, findings = [], []
     for name, recipe in recipes.items():
         logger.info("Checking %s", name)
@@ -170,7 +170,7 @@ def _make_teacher(planned: PlannedRun, callbacks: Sequence[TrainerCallback]) -> 
 
 
 def _without_finetune(settings: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
-    """Return the settings of students whose teacher is fine-tuned; its encoder still augments."""
+    """Return settings for students whose teacher is already fine-tuned; its encoder still augments."""
     left = {name: value for name, value in settings.items() if name.partition(".")[0] != "finetune"}
     return {"augment.model": recipe.augment.model, **left} if recipe.augment is not None else left
 
@@ -204,7 +204,7 @@ def _time_all(teacher: str, runs: Mapping[str, Mapping[str, Any]], output_dir: P
 def _run_until(
     recipes: Mapping[str, Recipe], output_dir: Path, lose: float, options: Mapping[str, Any]
 ) -> dict[str, Distilled]:
-    """Run the students in their order, up to the first that loses too much."""
+    """Run the students in order, up to the first that loses too much."""
     runs = {}
     for name, recipe in recipes.items():
         logger.info("Student %s", name)

@@ -99,7 +99,7 @@ def summarize(recipe: Recipe, folder: Path) -> dict[str, Any]:
 
 
 def _who(timed: str) -> str:
-    """Return the name of a timed model in a run's table. Only last parts count: a run may be moved.
+    """Return the name of a timed model in a run's table. Only the last parts count, as a run may be moved.
 
     >>> [_who(timed) for timed in ("a/distilled", "a/artifact:fp32", "a/teacher-int8:int8")]
     ['student', 'student, fp32', 'teacher, int8']
@@ -120,7 +120,7 @@ def constant_answers(file: Path, split: str) -> dict[str, str]:
 
 
 def note_constant(who: str, answer: str) -> str:
-    """Say that a model gives one answer to every row."""
+    """State that a model gives one answer to every row."""
     return (
         f"The {who} gives the same answer to every row: {answer}. It has learnt nothing yet, and its score "
         "is what that one answer gets. Train it longer, or with another learning rate."

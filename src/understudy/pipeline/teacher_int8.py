@@ -17,7 +17,7 @@ from understudy.workspace.result import write_result
 logger = logging.getLogger(__name__)
 
 
-# The teacher is shown with its score, so int8 may lose anything, and no part is searched for to keep it.
+# The report shows its score, so int8 may lose any number of points, and no part has to stay in fp32.
 _TOLERANCE = 100.0
 
 

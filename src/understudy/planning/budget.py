@@ -48,12 +48,12 @@ from understudy.workspace.splits import split_of
 logger = logging.getLogger(__name__)
 
 _LAYERS = (2, 3, 4, 5, 6, 8, 10, 12)
-_WIDTHS = 8  # the teacher's width in as many steps
-_MOST_TIMED = 6  # layers; more take longer in proportion
-_VOCABULARY = 1_000  # of the shapes that are timed: the others' embeddings are counted
+_WIDTHS = 8  # up to the teacher's, in this many steps
+_MOST_TIMED = 6  # layers; deeper shapes take proportionally longer
+_VOCABULARY = 1_000  # of the timed shapes: the embeddings of others are calculated
 _ROUNDS = 12
 _CACHE = "speeds"
-_OF_NO_COST = (  # in a config
+_OF_NO_COST = (  # keys of a config
     "vocab_size", "id2label", "label2id", "architectures", "dtype", "transformers_version", "_name_or_path",
 )  # fmt: skip
 FORMAT_VERSION = 1  # part of the cache key
@@ -73,13 +73,13 @@ class Shape:
 
 @dataclass(frozen=True)
 class StudentCost:
-    """What a student costs: milliseconds for one text in int8 on one thread, and megabytes of its file."""
+    """A student's cost: milliseconds for one text in int8 on one thread, and megabytes of its file."""
 
     milliseconds: float
     megabytes: float
 
     def exceeds(self, target: Target) -> list[str]:
-        """Return why it is not within a target; nothing if it is."""
+        """Return in what ways it exceeds a target; empty if it does not."""
         found = []
         if target.milliseconds is not None and self.milliseconds > target.milliseconds:
             found.append("too slow")
@@ -92,8 +92,8 @@ class StudentCost:
 class Costs:
     """Predicts the cost of a shape from the costs of a few.
 
-    A layer takes a + b·H + c·H² for its width H, and the same in bytes; the coefficients are not negative, so
-    that a larger shape never costs less. Embeddings take one byte for each number.
+    A layer takes a time of a + b·H + c·H² for its width H, and bytes of the same form; the coefficients are
+    not negative, so that a larger shape never costs less. Embeddings take one byte for each number.
     """
 
     time: Sequence[float]
@@ -114,7 +114,7 @@ class Costs:
 def fit_costs(
     measured: Sequence[tuple[Shape, StudentCost]], num_tokens: int, embedding_size: int | None = None
 ) -> Costs:
-    """Fit costs to measured ones; each counts by its relative error.
+    """Fit the model of costs to measured ones, by their relative errors.
 
     Args:
         measured: shapes with a vocabulary of 1,000 tokens.
@@ -136,10 +136,10 @@ def _features(shape: Shape) -> NDArray[np.float64]:
 
 
 def candidate_shapes(config: Any, *, cut: bool = False) -> list[Shape]:
-    """Return the shapes that a student of a teacher may get, the smallest first.
+    """Return the shapes that a teacher's student may have, the smallest first.
 
-    They have at most half of the teacher's layers: more make a student of a given size narrow and slow, and
-    not better (docs/LOG.md).
+    They have at most half of the teacher's layers: with more, a student of a given size becomes narrow and
+    slow, and not better (docs/LOG.md).
 
     Args:
         cut: leave out those whose feed-forward part is wider than the teacher's.
@@ -154,7 +154,7 @@ def candidate_shapes(config: Any, *, cut: bool = False) -> list[Shape]:
 def smaller_shapes(config: Any) -> list[Shape]:
     """Return shapes for a search by score, from half of the teacher's layers down, each about half as large.
 
-    For a teacher of 12 layers of 384 they are 6l-384d, 4l-336d, 3l-288d, 2l-240d and 2l-144d.
+    For a teacher with 12 layers of width 384, they are 6l-384d, 4l-336d, 3l-288d, 2l-240d and 2l-144d.
     """
     layers, width, widths = config.num_hidden_layers, config.hidden_size, _widths(config)
     shares = ((2, 1.0), (3, 0.875), (4, 0.75), (6, 0.625), (6, 0.375))
@@ -333,7 +333,7 @@ def measure_shapes(
             candidates.append(Candidate(shape.name, opener, inputs, config.vocab_size))
             sizes.append(file.stat().st_size)
         timings, _ = measure(candidates, batches=(1,), lengths=(length,), threads=(1,), rounds=_ROUNDS)
-    # CPU time: other activity on the machine would be taken for the student's.
+    # CPU time, since wall time would include other activity on the machine.
     seconds = {timing.name: statistics.median(timing.cpu) for timing in timings}
     return [
         StudentCost(1e3 * seconds[shape.name], size / 1e6) for shape, size in zip(shapes, sizes, strict=True)

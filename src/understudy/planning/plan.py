@@ -106,7 +106,7 @@ def _measure_both(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     teacher = cost_of_finetuning(first, folder / "teacher", seconds / 2)
     with _rows_announced():
         save_untrained(first, folder / "stand-in")
-        # The stand-in has no folds, and who predicts a row does not change the cost.
+        # The stand-in has no folds, and which teacher predicts a row does not change the cost.
         second = distill_part(recipe, str(folder / "stand-in"), folder).model_copy(update={"unseen": False})
         student = cost_of_distillation(second, folder / "student", seconds / 2)
     return Cost(

@@ -128,7 +128,7 @@ def _layer_flop(settings: LayerSettings, student: Any, teacher: Any, length: flo
 
 
 def _sample(prepared: Prepared, num_rows: int) -> Prepared:
-    """Draw as many of a task's rows at random as are trained on, so that each is seen once."""
+    """Draw a random sample of a task's rows, as many as are trained on, so that each is seen once."""
     chosen = np.sort(np.random.default_rng(0).permutation(len(prepared.train))[:num_rows])
     num_labelled = int((chosen < prepared.num_labelled).sum())
     first = next(iter(prepared.dev))
@@ -199,7 +199,7 @@ def cost_of_finetuning(recipe: Recipe, folder: Path, seconds: float) -> Cost:
 
 
 def save_untrained(recipe: Recipe, folder: Path) -> None:
-    """Save the teacher as it is before fine-tuning: as large and as fast as it will be."""
+    """Save the teacher before fine-tuning, which is as large and as fast as it will be afterwards."""
     assert recipe.model is not None
     arguments = build_arguments(recipe.training, folder)
     prepared = prepare(recipe, recipe.model, arguments)
@@ -217,7 +217,7 @@ def cost_of_distillation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     assert teacher is not None  # the recipe was checked
     model = recipe.student.model
     if recipe.student.start == "cut" or (model is not None and saved_cut(model) is not None):
-        # The fit is left out: it changes weights, and they do not change what a step costs.
+        # The fit is left out: it changes only weights, which do not affect the cost of a step.
         recipe = recipe.model_copy(update={"student": recipe.student.model_copy(update={"fit": False})})
     arguments = build_arguments(main_block(recipe).training, folder)
     prepared = prepare(recipe, recipe.tokenizer_model, arguments)
@@ -318,7 +318,7 @@ def _answers(run: Distillation, teacher_config: Any, folder: Path) -> list[Part]
     length = _mean_length(prepared)
     flop = forward_flop(teacher_config, length)
     num_dev = sum(len(split.encoded) for split in prepared.dev.values())
-    # The joint method asks at every step.
+    # The joint method runs the teacher at every step.
     asked = 0 if isinstance(block, JointSettings) else _num_asked(run, block)
     rows = {"the teacher's answers": asked, "scoring": 2 * num_dev}
     return [

@@ -58,7 +58,7 @@ class Predictor:
     ) -> Predictor:
         """Open an artifact from a folder, or from a repository that `understudy push` filled.
 
-        A folder is opened without touching the network. Of a repository, only the files of the chosen model
+        A folder is opened without touching the network. From a repository, only the files of the chosen model
         are downloaded, once, to the cache of huggingface_hub.
 
         Args:

@@ -26,9 +26,9 @@ class Records:
     """Rows to predict, as they were given.
 
     Attributes:
-        records: each a text, several as a tuple, or a mapping.
+        records: the rows, each a text, a tuple of texts, or a mapping.
         columns: the column of each field in a table; None for records that have no columns.
-        encoding: of the file they are read from.
+        encoding: the encoding of the file they are read from.
     """
 
     records: Iterable[Any]
@@ -36,7 +36,7 @@ class Records:
     encoding: str = "utf-8"
 
     def row(self, record: Any) -> Any:
-        """Return what the predictor reads of a record."""
+        """Return the part of a record that the predictor reads."""
         if self.columns is None:
             return record
         return {name: record[column] for name, column in self.columns.items()}
@@ -56,7 +56,7 @@ def read_file(
         fields: the fields of a row.
         given: columns that the user names, by field.
         trained: columns of the training data, used if the file has them.
-        encoding: of the file. Defaults to the one that its bytes show.
+        encoding: the encoding of the file. Defaults to the one detected from its bytes.
     """
     if encoding is not None and not is_encoding(encoding):
         raise DataError(f"--encoding must be a text encoding of Python, e.g. cp1252; got {encoding!r}.")
@@ -120,7 +120,7 @@ def _check_text(file: Path, where: str, text: str, encoding: str) -> None:
 
 
 def read_pipe(lines: Iterable[bytes], fields: Sequence[str]) -> Records:
-    """Read a text or a JSON object per line, in UTF-8: a pipe cannot be looked at before it is read."""
+    """Read a text or a JSON object per line, in UTF-8, since a pipe's encoding cannot be detected first."""
 
     def decoded() -> Iterator[Any]:
         for number, line in enumerate(lines, 1):
@@ -238,7 +238,7 @@ def write_predictions(
 ) -> None:
     """Write every record with its prediction beside it: a table (.csv, .tsv), or JSON lines.
 
-    A prediction's name that a column of the file already has gets the prefix `predicted_`.
+    A column of the prediction whose name the file already uses gets the prefix `predicted_`.
     """
     if not is_table(file) and file.suffix.lower() != ".jsonl":
         raise DataError(f"--output must end in .csv, .tsv or .jsonl; got {file.name!r}.")
@@ -270,7 +270,7 @@ def write_vectors(file: Path, answers: Iterable[Prediction]) -> None:
     vectors = [np.array(one["vector"], np.float32) for one in answers]
 
     def write(path: Path) -> None:
-        with path.open("wb") as opened:  # a path without .npy would get it
+        with path.open("wb") as opened:  # NumPy would append .npy to a path without it
             np.save(opened, np.stack(vectors) if vectors else np.zeros((0, 0), np.float32))
 
     remove_half_written(file)
@@ -278,7 +278,7 @@ def write_vectors(file: Path, answers: Iterable[Prediction]) -> None:
 
 
 def _cells(kind: RowKind, answer: Prediction) -> Prediction:
-    """Return the part of a prediction that a table has."""
+    """Return the part of a prediction that goes into a table."""
     return {
         name: value
         for name, value in kind.cells(answer).items()

@@ -18,7 +18,7 @@ Weight = Annotated[float, Field(ge=0.0)]
 
 
 class LayerSettings(BaseModel):
-    """How a student's layers are compared with its teacher's: TinyBERT's Eqs. 7 to 9."""
+    """Settings for comparing a student's layers with its teacher's: TinyBERT's Eqs. 7 to 9."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -71,7 +71,7 @@ class TrialSettings(BaseModel):
     training: dict[str, Any] = {}
     """transformers' TrainingArguments by name."""
     average: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
-    """Keep the mean of the weights over this share of the last steps, e.g. 0.5, instead of the last ones."""
+    """Keep the mean of the weights over this last share of the steps, e.g. 0.5, instead of the final ones."""
     search: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
     """Values to try for this block's keys or for TrainingArguments, e.g. `learning_rate: [1e-5, 2e-5]`. Every
     combination is trained, and the best on the development set is kept."""
@@ -99,13 +99,13 @@ class PredictionSettings(TrialSettings):
 
     temperature: Positive = 1.0
     dimensions: list[Annotated[int, Field(ge=1)]] = []
-    """For embeddings: also learn the first so many numbers of a vector, so that vectors can be cut there."""
+    """For embeddings: shorter widths to learn as well, so that vectors can be cut to their first numbers."""
     similarities: Weight = 0.0
     """For embeddings: the weight of the squared differences of cosines between the texts of a batch."""
 
 
 class JointSettings(LayerSettings, TrialSettings):
-    """Layers, predictions and labels in one sum, the weight of the layers falling over the steps."""
+    """Layers, predictions and labels in one sum; the weight of the layers falls over the steps."""
 
     block = "joint"
     searchable = ("layers", "until", "predictions", "labels", "temperature")
@@ -113,7 +113,7 @@ class JointSettings(LayerSettings, TrialSettings):
     layers: Weight = 1.0
     """The weight of all layer losses at the first step."""
     until: Annotated[float, Field(gt=0.0)] = 1.0
-    """The share of the steps over which that weight falls linearly to 0; above 1 it never gets there."""
+    """The share of the steps over which that weight falls linearly to 0; above 1 it never reaches 0."""
     predictions: Weight = 1.0
     """The weight of the loss against the teacher's predictions (Eq. 10)."""
     labels: Weight = 1.0

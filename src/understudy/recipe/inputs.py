@@ -28,7 +28,7 @@ from understudy.recipe.recipe import Recipe
 
 
 def check_planned(recipe: Recipe) -> None:
-    """Refuse a recipe to plan that names no model."""
+    """Refuse to plan a recipe that names no model."""
     if recipe.augment is not None or recipe.run == "corpus":
         return  # these have their own checks, with other inputs
     if recipe.run == "general":
@@ -51,7 +51,7 @@ def check_planned(recipe: Recipe) -> None:
 
 
 def check_inputs(recipe: Recipe) -> None:
-    """Refuse a shape, a model, a file or a column that does not exist; what is on the hub is left alone."""
+    """Refuse a shape, a model, a file or a column that does not exist; nothing on the hub is checked."""
     check_start(recipe.student)
     if recipe.student.shape is not None:
         parse_shape(recipe.student.shape)

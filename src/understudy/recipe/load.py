@@ -94,7 +94,7 @@ def file_settings(
 
 
 def no_task(data: str | None) -> str:
-    """Say how to name what is to be learnt, if neither a task nor a recipe does."""
+    """Return a message about how to name the task, if neither an option nor a recipe does."""
     if data is not None and Path(data).is_file():
         return f"--data must be a folder or a hub name; got the file {data}. For a file of your own: --train."
     return (
@@ -128,7 +128,7 @@ def apply_settings(values: Mapping[str, Any], settings: Sequence[str] | Mapping[
         level = result
         for parent in parents:
             if value is None and not level.get(parent):
-                break  # nothing is there to remove
+                break  # there is nothing to remove
             inner = level.get(parent) or {}
             if not isinstance(inner, dict):
                 raise RecipeError(f"--set {key}: {parent} is not a block of keys but {inner!r}.")

@@ -48,7 +48,7 @@ def distill_part(recipe: Recipe, teacher: str, augmented: Path) -> Recipe:
 
 
 def _nothing_else(recipe: Recipe) -> dict[str, Any]:
-    """Return the defaults of every block except the task, the data and the like."""
+    """Return the defaults of all keys except the task, the data and others that every stage shares."""
     kept = ("task", "data", "metric", "seed", "precision", "attention", "method")
     return {
         name: field.get_default(call_default_factory=True)

@@ -59,18 +59,18 @@ class Recipe(BaseModel):
     """The metric that is reported first and selects the best checkpoint, ahead of the task's own: `f1`,
     `matthews`, or a scikit-learn scorer such as `f1_macro` or `balanced_accuracy`."""
     seed: Annotated[int, Field(ge=0)] = 42
-    """The seed of everything random; a stage's `training.seed` overrides it."""
+    """The seed for all randomness; a stage's `training.seed` overrides it."""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
     """Every dropout probability while training. Defaults to the model's own."""
     held_out: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
-    """Fine-tuning: the share of training rows that are not learnt from but choose the step with the lowest
-    loss, so that the teacher stops before it memorises its rows."""
+    """Fine-tuning: the share of training rows to hold out. The step with the lowest loss on them is kept, so
+    that the teacher stops before it memorises its rows."""
     class_weights: ClassWeights | None = None
     """Weights of the classes in the loss against labels: `balanced`, or by label. Defaults to 1 each."""
     folds: Annotated[int, Field(ge=2)] | None = None
     """Fine-tuning: also train this many teachers, each without one part of the rows, for `unseen`."""
     unseen: bool = False
-    """Distillation: a training row is predicted by the teacher's fold that has not learnt from it."""
+    """Distillation: predict each training row with the teacher's fold that has not learnt from it."""
     precision: PrecisionName = "auto"
     """`auto` is bf16 if the hardware supports it natively and fp32 otherwise; or `bf16`, `fp16`, `fp32`. A
     stage's own `bf16` or `fp16` overrides it."""
@@ -104,7 +104,7 @@ class Recipe(BaseModel):
         """Validate a mapping, e.g. from a YAML file.
 
         Raises:
-            RecipeError: naming the key, what it may be and what it is.
+            RecipeError: with the key, what it may be and what it is.
         """
         try:
             recipe = cls.model_validate(values)
@@ -280,7 +280,7 @@ def _check_block(name: str, block: Any) -> Any:
 
 
 def _check_joint(block: JointSettings) -> None:
-    """Refuse a joint block without anything to learn, and keys of layers that have no weight."""
+    """Refuse a joint block without anything to learn, and layer keys if the layers have no weight."""
     for one in block.choices():
         if not (one.layers or one.predictions or one.labels):
             raise RecipeError("joint leaves nothing to learn: layers, predictions and labels are all 0.")
@@ -311,9 +311,9 @@ def _check_choice(name: str, block: Any, key: str, value: Any) -> Any:
 
 
 def _texts_alone(recipe: Recipe) -> Recipe:
-    """Return the recipe of a kind that learns from no labels with its training rows as unlabelled ones.
+    """Return the recipe with its training rows as unlabelled ones, for a kind that learns without labels.
 
-    Refuses what only labels could serve.
+    Refuses settings that would need labels.
     """
     if recipe.task is None or recipe.task_definition.rows.learns_from_labels:
         return recipe
@@ -337,7 +337,7 @@ def _texts_alone(recipe: Recipe) -> Recipe:
 
 
 def _check_vocabulary(recipe: Recipe) -> None:
-    """Refuse what a smaller vocabulary does not go with."""
+    """Refuse settings that cannot be combined with a smaller vocabulary."""
     if recipe.student.vocabulary is None:
         return
     others = {

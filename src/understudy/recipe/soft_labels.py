@@ -1,4 +1,4 @@
-"""What soft labels exclude: uses of predictions that nothing reads, or that a file cannot serve."""
+"""Checks of soft labels: predictions that nothing reads, and uses for which a file is not enough."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_soft_labels(recipe: Recipe) -> None:
-    """Refuse settings for predictions if none are read, and a file of them where it cannot serve."""
+    """Refuse settings for predictions if none are read, and a file of predictions where it is not enough."""
     soft = recipe.soft_labels or SoftLabelSettings()
     if recipe.method == "soft-labels" and not soft.reads_predictions:
         idle = {
@@ -28,7 +28,7 @@ def check_soft_labels(recipe: Recipe) -> None:
 
 
 def _check_predictions(recipe: Recipe) -> None:
-    """Refuse uses that a file of predictions cannot serve."""
+    """Refuse uses for which a file of predictions is not enough."""
     if recipe.method == "patient":
         raise RecipeError(
             "soft_labels.predictions holds no hidden states, which method: patient needs. Use soft-labels."

@@ -60,7 +60,7 @@ def attention_maps(
         ]
         tokens = list(tokenizer.convert_ids_to_tokens(both[0]["input_ids"][0]))
         if tokens != list(teachers_own.convert_ids_to_tokens(both[1]["input_ids"][0])):
-            continue  # a student of a smaller vocabulary reads it in other pieces
+            continue  # a student with a smaller vocabulary splits it differently
         seen = []
         for model, encoded in zip(models, both, strict=True):
             with torch.no_grad():

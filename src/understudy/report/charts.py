@@ -129,7 +129,7 @@ def scatter(labels: Sequence[float], student: Sequence[float], teacher: Sequence
 def reliability(
     before: Sequence[Mapping[str, float]], after: Sequence[Mapping[str, float]], *, title: str
 ) -> str:
-    """Plot accuracy against confidence, before and after calibration. Larger dots are of more rows."""
+    """Plot accuracy against confidence, before and after calibration. Larger dots represent more rows."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(3.6, 3.4), layout="constrained")
         axes = figure.add_subplot()
@@ -201,7 +201,7 @@ def frontier(
         for place, (name, (cost, score)) in enumerate(models.items()):
             axes.plot([cost, cost], [score["low"], score["high"]], color=_colour(name), alpha=0.4)
             axes.plot(cost, score["value"], "o", color=_colour(name))
-            # Neighbours often have the same score: names are above and below in turns.
+            # Neighbours often have the same score, so names are placed above and below in turn.
             spot = (7, 5 if place % 2 else -11)
             axes.annotate(name, (cost, score["value"]), xytext=spot, textcoords="offset points", fontsize=8)
             if name == chosen:

@@ -1,4 +1,4 @@
-"""How far the probabilities of a run's models can be trusted: reliability, and what abstaining gains."""
+"""The trustworthiness of a run's probabilities: reliability, and what abstaining gains."""
 
 from __future__ import annotations
 

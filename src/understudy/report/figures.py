@@ -1,4 +1,4 @@
-"""The figures of a run that its summary, its verdict and its report have in common."""
+"""The figures of a run that are shared by its summary, its verdict and its report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main_models(summary: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def shipped_difference(summary: Mapping[str, Any]) -> dict[str, float]:
     """Return the shipped form's first metric minus the teacher's, with its 95 % interval.
 
-    The interval is that of the torch student; exporting moves the score, not what the rows say about it.
+    The interval is that of the torch student, shifted: exporting changes the score, not how uncertain it is.
     """
     metric, student = first_metric(summary), find_model(summary, "student")
     assert student is not None
@@ -56,7 +56,7 @@ def speed_at(model: Mapping[str, Any], batch: str) -> dict[str, float | None]:
 
 
 def headline(summary: Mapping[str, Any]) -> str:
-    """Summarise in one sentence what the student gains and loses; without its speed if that is unknown."""
+    """Summarise in one sentence what the student gains and loses, without its speed if that is unknown."""
     teacher, shipped = summary["models"][0], shipped_form(summary)
     metric = first_metric(summary)
     before, after = (one["scores"][metric]["value"] for one in (teacher, shipped))

@@ -1,4 +1,4 @@
-"""Several students of one teacher on one page: what each costs, and what it loses."""
+"""A page that compares several students of one teacher: what each costs, and what it loses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def holds(run: Mapping[str, Any], lose: float) -> bool:
 def summarize_students(
     runs: Mapping[str, Mapping[str, Any]], lose: float, milliseconds: Mapping[str, float]
 ) -> dict[str, Any]:
-    """Compare the runs of several students, and choose the fastest that holds.
+    """Compare the runs of several students, and choose the fastest that loses no more than it may.
 
     Args:
         runs: the result of each student's whole run.

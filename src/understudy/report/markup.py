@@ -1,4 +1,4 @@
-"""Pieces of HTML that the sections of a report are made of."""
+"""Pieces of HTML from which the sections of a report are built."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def section(title: str, content: str) -> str:
 
 
 def side_by_side(pictures: Sequence[str], kind: str = "") -> str:
-    """Return pictures beside each other, or below each other on a phone."""
+    """Return pictures side by side, or below each other on a phone."""
     figures = "".join(f"<figure>{one}</figure>" for one in pictures)
     return f"<div class='pictures {kind}'>{figures}</div>"
 

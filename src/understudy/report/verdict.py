@@ -1,4 +1,4 @@
-"""Is a student ready to be shipped? A verdict by the paired interval against its teacher."""
+"""The verdict on whether a student is ready to ship, from its paired interval against the teacher."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from understudy.workspace.folders import RECIPE, TEACHER, TEACHER_INT8
 Level = Literal["ready", "close", "not ready"]
 _FEW_ROWS = 2_000
 _FEW_STEPS, _ENOUGH_STEPS = 100, 1_000
-_FALLING = 0.02  # of the loss, between the last two fifths of the steps
+_FALLING = 0.02  # relative fall of the loss between the last two fifths of the steps
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to think of a student.
+    """The verdict on a student.
 
     Attributes:
         level: `ready`: at most the tolerated points are lost, with 95 % confidence; `not ready`: more are,
             with the same confidence; `close`: anything in between.
         sentence: the level with its figures.
-        causes: why a student that is not ready probably is not.
+        causes: the probable reasons why a student is not ready.
         steps: options of `understudy run` that are likely to help, most likely first.
         alternative: the teacher in int8 with its figures; None if it was left out of the run.
         prefers_teacher: whether the teacher in int8 is the better choice.
@@ -69,7 +69,7 @@ def judge_student(summary: Mapping[str, Any], folder: Path, tolerate: float) -> 
     low, value, high = (round(100 * difference[name], 6) for name in ("low", "value", "high"))
     level: Level = "ready" if low >= -tolerate else "not ready" if high < -tolerate else "close"
     if "student" in summary["constant"]:
-        level = "not ready"  # whatever its one answer scores
+        level = "not ready"  # whatever its constant answer scores
     lost = f"loses {-value:.1f} points" if value < 0 else f"gains {value:.1f} points"
     sentence = (
         f"{level.capitalize()}: it {lost} of {metric} against its teacher (95 %: {low:+.1f} to {high:+.1f}); "
@@ -92,8 +92,8 @@ def _useless_teacher() -> Verdict:
 def judge_teacher_int8(summary: Mapping[str, Any], level: Level, tolerate: float) -> tuple[str | None, bool]:
     """Describe the teacher in int8, and say whether it is the better choice.
 
-    It is if it loses at most the tolerated points with 95 % confidence, and either the student is not ready,
-    or the student is neither smaller nor faster.
+    It is if it loses at most the tolerated points with 95 % confidence, and the student is either not `ready`
+    or neither smaller nor faster.
     """
     exported, model = summary["teacher_int8"], find_model(summary, "teacher, int8")
     if exported is None:
@@ -111,7 +111,7 @@ def judge_teacher_int8(summary: Mapping[str, Any], level: Level, tolerate: float
     is_good = 100 * difference["low"] >= -tolerate
     if is_good and level != "ready":
         return f"For now the teacher in int8 (folder {TEACHER_INT8}) is the better choice: {figures}", True
-    # CPU times are the ones that hold on a busy machine too.
+    # CPU times are comparable even on a busy machine.
     is_smaller, is_faster = (
         student["bytes"] < model["bytes"],
         student["cpu_milliseconds"]["1"] < model["cpu_milliseconds"]["1"],
@@ -175,9 +175,9 @@ def _max_rows(folder: Path) -> int | None:
 
 
 def next_command(folder: Path, step: str, *, shown: str) -> str:
-    """Return the command that repeats a run with one more option, in a folder of its own.
+    """Return the command that repeats a run with one more option, in a new folder.
 
-    The teacher is taken as it is, unless the option gives it more rows to learn from.
+    The teacher is reused, unless the option gives it more rows to learn from.
 
     Args:
         shown: the folder, as the command names it.
@@ -191,7 +191,7 @@ def next_command(folder: Path, step: str, *, shown: str) -> str:
 
 
 def still_falling(file: Path) -> float | None:
-    """Return by which share the loss fell between the last two fifths of its logs; None if it hardly did."""
+    """Return by what share the loss fell between the last two fifths of its logs; None if it hardly did."""
     if not file.is_file():
         return None
     with file.open(encoding="utf-8", newline="") as lines:
@@ -200,7 +200,7 @@ def still_falling(file: Path) -> float | None:
 
 
 def falling_share(losses: Sequence[float]) -> float | None:
-    """Return by which share a loss fell between the last two fifths; None if it hardly did.
+    """Return by what share a loss fell between the last two fifths; None if it hardly did.
 
     >>> falling_share([10, 9, 8, 7, 6, 5, 3, 3, 1.5, 1.5])
     0.5

@@ -1,4 +1,4 @@
-"""A student behind HTTP: the server, and a client that answers as a Predictor does."""
+"""A student behind HTTP: the server, and a client that is called like a Predictor."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Handlers:
         return AsciiResponse({"live": True})
 
     async def ready(self, _: Request) -> Response:
-        """Say whether new requests should come here: not any more once the worker is about to stop."""
+        """Report whether new requests are accepted: no longer, once the worker is about to stop."""
         return AsciiResponse({"ready": not self.is_draining}, 503 if self.is_draining else 200)
 
     async def about(self, _: Request) -> Response:
@@ -101,7 +101,7 @@ class Handlers:
         """Predict the rows of named tensors, by the Open Inference Protocol."""
         model = self._model(request)
         body = await read_body(request, self.limits)
-        loaded = model.loaded  # for all of the request, whatever takes its place meanwhile
+        loaded = model.loaded  # used for the whole request, even if it is replaced meanwhile
         predictor = loaded.predictor
         asked = parse_infer(body, request.headers.get(HEADER), predictor.kind, predictor.artifact.fields)
         check_outputs(asked, loaded.sample)
@@ -156,7 +156,7 @@ class Handlers:
 
 
 def _num_characters(row: Mapping[str, Any]) -> int:
-    """Return how much text a parsed row has; an empty string in a list counts too, as a space."""
+    """Return how much text a parsed row has; each string in a list counts as one more, even if empty."""
     return sum(
         len(value) if isinstance(value, str) else sum(map(len, value)) + len(value)
         for value in row.values()
@@ -171,7 +171,7 @@ def create_app(settings: ServeSettings) -> Gate:
     infer = ["/v2/models/{name}/infer", "/v2/models/{name}/versions/{version}/infer"]
     about = ["/v2/models/{name}", "/v2/models/{name}/versions/{version}"]
     routes: list[tuple[str, Handler, str]] = [
-        # In the order in which they are looked through.
+        # Matched in this order.
         ("/predict", server.predict, "POST"),
         ("/predict/{name}", server.predict, "POST"),
         *((path, server.infer, "POST") for path in infer),
@@ -188,7 +188,7 @@ def create_app(settings: ServeSettings) -> Gate:
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         _drain_on_sigterm(gate, server, settings.drain_seconds)
         gc.collect()
-        gc.freeze()  # what is here now stays: the collector need not look at it again
+        gc.freeze()  # everything so far stays, so the collector can ignore it
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_watch, models)
             yield
@@ -214,7 +214,7 @@ def app_from_environment() -> Gate:
 
 
 def _answer(handler: Handler) -> Handler:
-    """Return a handler that answers refusals as JSON."""
+    """Wrap a handler so that refusals are answered as JSON."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -256,12 +256,12 @@ async def _watch(models: Models) -> None:
 
 
 def _drain_on_sigterm(gate: Gate, server: Handlers, seconds: float) -> None:
-    """After SIGTERM go on for a while: not ready any more, and each answer asks its client to leave.
+    """Keep serving for a while after SIGTERM, as not ready, asking clients to leave with each answer.
 
-    Otherwise a request that is on its way while its connection is closed would be lost.
+    Otherwise, a request that is in flight when its connection is closed would be lost.
     """
     stop, loop = signal.getsignal(signal.SIGTERM), asyncio.get_running_loop()
-    if not callable(stop):  # it is uvicorn's; in a test there is none
+    if not callable(stop):  # uvicorn's handler; there is none in tests
         return
 
     def drain(number: int, frame: Any) -> None:

@@ -1,4 +1,4 @@
-"""Clients of a server, called as a Predictor is."""
+"""Clients of a server, called like a Predictor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from understudy.errors import DataError, UnderstudyError
 from understudy.kinds.given import is_several
 
 _RETRY_CODES = (429, 503)
-# The request may not have been read; asking twice does no harm.
+# The request may not have been read; sending it twice does no harm.
 _RETRY_ERRORS = (httpx.ConnectError, httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 _BYTES_AT_ONCE = 1_000_000
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0
@@ -32,10 +32,10 @@ class Client:
         url: the address of a server that `understudy serve` started.
         model: its name, if the server has several.
         api_key: the key, if the server asks for one.
-        retries: how often a request is sent again after 429, 503 or a lost connection, after longer and
-            longer waits.
+        retries: how often a request is sent again after 429, 503 or a lost connection, with increasing
+            waits.
         timeout: seconds to wait for an answer; longer than the server's own limit by default.
-        batch_size: rows of a request; a longer list, or one of more than a megabyte, is sent in parts.
+        batch_size: rows per request; a longer list, or one of more than a megabyte, is sent in parts.
 
     Examples:
         >>> with Client("http://127.0.0.1:8000") as predict:       # doctest: +SKIP
@@ -87,7 +87,7 @@ class Client:
 
 
 class AsyncClient:
-    """The same for asyncio. See `Client`.
+    """A client for asyncio. See `Client`.
 
     Examples:
         >>> async with AsyncClient("http://127.0.0.1:8000") as predict:  # doctest: +SKIP
@@ -165,13 +165,13 @@ def _parts(inputs: Iterable[Any], size: int) -> Iterator[list[Any]]:
 def _waits(retries: int) -> Iterator[float | None]:
     """Yield the seconds to wait after each attempt; None after the last one."""
     for attempt in range(retries):
-        # Different clients must not come back at the same moment.
+        # Different clients must not retry at the same moment.
         yield min(_LONGEST_WAIT, _FIRST_WAIT * 2**attempt) * random.uniform(0.5, 1.5)
     yield None
 
 
 def _asked_wait(response: httpx.Response) -> float:
-    """Return the seconds that a server asks for, at most as many as we wait anyway."""
+    """Return the seconds to wait that a server asks for, limited to `_LONGEST_WAIT`."""
     asked = response.headers.get("retry-after", "")
     return min(_LONGEST_WAIT, float(asked)) if asked.isdigit() else 0.0
 

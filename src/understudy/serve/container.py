@@ -148,7 +148,7 @@ spec:
       targetPort: http
 """
 
-# Python, ONNX Runtime and the server without a model, measured; a model in memory is about twice its file.
+# Measured for Python, ONNX Runtime and the server without a model; a model takes about twice its file size.
 _BASE_MEGABYTES = 110
 
 

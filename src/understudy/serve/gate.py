@@ -1,4 +1,4 @@
-"""What every request goes through: its id, its key, the limits, one line of log, and the metrics."""
+"""The layer that every request passes: its id, its key, the limits, one log line, and the metrics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RequestError(Exception):
 
 
 class AsciiResponse(JSONResponse):
-    """JSON in ASCII, so that half of a surrogate pair in a message is no fault of the server."""
+    """JSON in ASCII, so that half of a surrogate pair in a message is not an error of the server."""
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, ensure_ascii=True).encode()
@@ -89,7 +89,7 @@ class Gate:
                     message["headers"].append((b"connection", b"close"))
             await send(message)
 
-        scope["understudy"] = {}  # what the handlers tell the log
+        scope["understudy"] = {}  # the handlers add fields for the log
         is_health = _HEALTH.fullmatch(scope["path"]) is not None
         IN_FLIGHT.inc()
         try:
@@ -110,7 +110,7 @@ class Gate:
     def _has_key(self, headers: Headers) -> bool:
         assert self._key is not None
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        # In constant time, so that the time of an answer tells nothing about the key.
+        # Compared in constant time, so that the time of an answer reveals nothing about the key.
         return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode("latin-1"), self._key)
 
 
@@ -134,7 +134,7 @@ async def read_body(request: Request, limits: Limits) -> bytes:
 
 
 def _route(scope: Scope) -> str:
-    """Return the route of a request, not its path: anybody can invent paths."""
+    """Return the route of a request rather than its path, since anybody can invent paths."""
     route: Any = scope.get("route")
     return str(route.path) if route is not None else "other"
 

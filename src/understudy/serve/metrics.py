@@ -1,6 +1,6 @@
-"""Figures for Prometheus, summed over the worker processes.
+"""Metrics for Prometheus, summed over the worker processes.
 
-The workers write to files in one folder, which PROMETHEUS_MULTIPROC_DIR names before this module is imported.
+The workers write to files in one folder; PROMETHEUS_MULTIPROC_DIR must be set before this module is imported.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PREDICTIONS = Counter(
 
 
 def count_predictions(model: str, kind: RowKind, predictions: Sequence[Prediction]) -> None:
-    """Count rows, cut rows, and the labels that were given."""
+    """Count rows, cut rows, and the predicted labels."""
     ROWS.labels(model).inc(len(predictions))
     cut = sum(bool(one.get("truncated")) for one in predictions)
     if cut:
@@ -51,7 +51,7 @@ def count_predictions(model: str, kind: RowKind, predictions: Sequence[Predictio
 
 
 def render() -> bytes:
-    """Return the figures of all workers in Prometheus' format."""
+    """Return the metrics of all workers in Prometheus' format."""
     if METRICS_FOLDER not in os.environ:
         return generate_latest(REGISTRY)
     registry = CollectorRegistry()

@@ -22,7 +22,7 @@ _SHORT = 1_000  # characters, about 250 tokens
 
 @dataclass(frozen=True)
 class Loaded:
-    """An artifact that was opened.
+    """An opened artifact.
 
     Attributes:
         sample: one of its predictions, which shows the names and types of its outputs.
@@ -33,12 +33,12 @@ class Loaded:
 
 
 class ServedModel:
-    """A model with a name, loaded again when its folder changes.
+    """A model with a name, reloaded when its folder changes.
 
     Attributes:
         name: its name in addresses and metrics.
-        form: the form of the artifact that answers; None for its default.
-        loaded: what answers now. Read it once for each request: it may be replaced at any time.
+        form: the form of the artifact to use; None for its default.
+        loaded: the artifact in use. Read it once for each request: it may be replaced at any time.
     """
 
     def __init__(self, name: str, folder: str, *, form: str | None, threads: int) -> None:
@@ -48,7 +48,7 @@ class ServedModel:
         self.loaded = self._load()
 
     def _read_signature(self) -> tuple[str, int, int] | None:
-        """Return what changes if another artifact takes the folder's place, or its link's."""
+        """Return values that change if another artifact replaces the folder, or the link to it."""
         folder = os.path.realpath(Path(self._folder).expanduser())
         try:
             status = (Path(folder) / ARTIFACT).stat()
@@ -57,8 +57,8 @@ class ServedModel:
         return folder, status.st_mtime_ns, status.st_ino
 
     def _load(self) -> Loaded:
-        """Open the artifact and make a prediction: what cannot answer must not take over."""
-        # The link is followed once, so that all files are of one artifact.
+        """Open the artifact and make a prediction: one that cannot predict must not take over."""
+        # The link is followed once, so that all files belong to one artifact.
         folder = os.path.realpath(Path(self._folder).expanduser())
         predictor = Predictor(folder, model=self.form, threads=self._threads)
         lists = predictor.kind.list_fields
@@ -66,13 +66,13 @@ class ServedModel:
         return Loaded(predictor, predictor(row))
 
     def refresh(self, *, force: bool = False) -> None:
-        """Load the artifact again if it has changed. A broken one is tried again later."""
+        """Reload the artifact if it has changed. A broken one is tried again later."""
         signature = self._read_signature()
         if signature == self._signature and not force:
             return
         try:
             self.loaded = self._load()
-        except Exception as error:  # whatever is wrong with it, the old one goes on
+        except Exception as error:  # whatever is wrong with it, the old one stays in use
             if str(error) != self._problem:
                 logger.error(
                     "%s: new artifact rejected, still serving the previous one: %s", self.name, error
@@ -87,7 +87,7 @@ class Models:
     """The models of a worker.
 
     Args:
-        folders: names with the folders of their artifacts.
+        folders: the folder of each artifact, by name.
     """
 
     def __init__(self, folders: Mapping[str, str], *, form: str | None, threads: int) -> None:
@@ -104,16 +104,16 @@ class Models:
         return next(iter(self), None) if name is None else self._models.get(name)
 
     def refresh(self, *, force: bool = False) -> None:
-        """Load every artifact again that has changed."""
+        """Reload every artifact that has changed."""
         for model in self:
             model.refresh(force=force)
 
     async def predict(self, predictor: Predictor, rows: Sequence[Any], *, is_short: bool) -> list[Prediction]:
         """Return predictions for rows.
 
-        A short text is predicted right here: in another thread it would take half as long again, because
-        that thread's core has none of the model in its cache. Longer requests go to a thread, one at a time,
-        so that the event loop goes on.
+        A short text is predicted in this thread: in another one it would take half as long again, because
+        that thread's core does not have the model in its cache. Longer requests go to another thread, one at
+        a time, so that the event loop is not blocked.
 
         Args:
             is_short: whether the rows are one text of a few words.

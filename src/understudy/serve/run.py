@@ -34,9 +34,9 @@ _SHORTEST_LIFE, _PAUSE = 20.0, 2.0
 class Supervisor(Multiprocess):
     """uvicorn's supervisor of workers, with a socket for each of them.
 
-    On one socket, the worker that wakes up first would take all connections that wait, and keep them. With a
-    socket each, the kernel spreads connections over the workers. The supervisor holds all sockets, so that
-    the connections of a worker that died wait for its successor.
+    With a single socket, the worker that wakes up first would take all waiting connections and keep them.
+    With a socket each, the kernel spreads connections over the workers. The supervisor holds all sockets, so
+    that the connections of a worker that died wait for its successor.
     """
 
     def __init__(self, config: uvicorn.Config, sockets: Sequence[socket.socket]) -> None:
@@ -98,9 +98,9 @@ def serve(settings: ServeSettings, *, host: str = "127.0.0.1", port: int = 8000,
     """Serve artifacts over HTTP until SIGTERM or Ctrl-C.
 
     Args:
-        workers: processes that answer, each with its own copy of the models.
+        workers: the number of worker processes, each with its own copy of the models.
     """
-    # What is broken is refused here, before any worker starts.
+    # Broken settings and artifacts are refused here, before any worker starts.
     settings.api_key()
     Models(settings.models, form=settings.form, threads=settings.threads)
     if settings.trace:
@@ -115,7 +115,7 @@ def serve(settings: ServeSettings, *, host: str = "127.0.0.1", port: int = 8000,
         lifespan="on",
         access_log=False,
         log_level="warning",
-        timeout_keep_alive=75,  # longer than the usual load balancer's, so that it is the one that closes
+        timeout_keep_alive=75,  # longer than a load balancer's usual one, so that the balancer closes first
         timeout_graceful_shutdown=math.ceil(settings.limits.seconds),
         server_header=False,
         date_header=False,
@@ -156,7 +156,7 @@ def _listen(host: str, port: int, count: int) -> list[socket.socket]:
 
 
 def _bind(host: str, port: int, *, shares: bool = False) -> socket.socket:
-    # TCP by name: otherwise asyncio does not turn Nagle's algorithm off, and every answer takes 40 ms.
+    # TCP is named: otherwise asyncio does not turn Nagle's algorithm off, and every answer takes 40 ms.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -176,7 +176,7 @@ def _address(host: str, bound: socket.socket) -> str:
 
 @contextlib.contextmanager
 def _metrics_folder() -> Iterator[None]:
-    """Give the workers a folder for their figures, and remove it at the end."""
+    """Give the workers a folder for their metrics, and remove it at the end."""
     folder = tempfile.mkdtemp(prefix="understudy-metrics-")
     os.environ[METRICS_FOLDER] = folder
     try:

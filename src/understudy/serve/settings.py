@@ -1,4 +1,4 @@
-"""What a server is told: its models, its limits and its key."""
+"""The settings of a server: its models, its limits and its key."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from understudy.artifacts.artifact import shipped_inside
 from understudy.errors import RecipeError
 
-# A worker process reads its settings from this variable: it is started anew and inherits nothing else.
+# A worker process reads its settings from this variable: it is a new process and inherits nothing else.
 VARIABLE = "UNDERSTUDY_SERVE"
-# prometheus_client sums the figures of several processes over the files in this folder.
+# prometheus_client sums the metrics of several processes over the files in this folder.
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
 
@@ -25,7 +25,7 @@ class Limits:
         body_bytes: size of a request.
         rows: rows of a request.
         characters: characters of a row.
-        in_flight: requests that one worker works on at a time; others are told to come back (429).
+        in_flight: requests that one worker handles at a time; others are asked to retry (429).
         seconds: time for a request to arrive, and again for its answer.
     """
 
@@ -41,11 +41,11 @@ class ServeSettings:
     """The settings of a server.
 
     Attributes:
-        models: names with the folders of their artifacts; the first one answers where none is named.
+        models: the folder of each artifact, by name; the first one is used if a request names none.
         form: the form of the artifacts to use, e.g. `fp32`. Defaults to each artifact's own choice.
         threads: threads of a forward pass, in each worker.
-        api_key_file: a file with the key that requests must have; None lets everybody in.
-        drain_seconds: how long a worker goes on answering after SIGTERM, telling clients to leave.
+        api_key_file: a file with the key that requests must send; None for no key.
+        drain_seconds: how long a worker keeps answering after SIGTERM, asking clients to leave.
         trace: whether requests are traced with OpenTelemetry.
     """
 
@@ -68,7 +68,7 @@ class ServeSettings:
         return cls(**content | {"limits": Limits(**content["limits"])})
 
     def api_key(self) -> str | None:
-        """Return the key in the file, without the line's end."""
+        """Return the key in the file, without its line ending."""
         if self.api_key_file is None:
             return None
         try:

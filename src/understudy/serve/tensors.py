@@ -1,8 +1,8 @@
 """The Open Inference Protocol, version 2: rows and predictions as named tensors.
 
 Strings are BYTES tensors. Tensors may be in the JSON, or follow it in binary form, as Triton's clients send
-them: a header names the length of the JSON, and each string has its length in front, as four bytes,
-little-endian.
+them: a header gives the length of the JSON, and each string is preceded by its length, as four little-endian
+bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from understudy.artifacts.artifact import Artifact
 from understudy.data.kind import Prediction, RowKind
 from understudy.errors import DataError
 
-# The header that names the length of the JSON if binary tensors follow it.
+# The header that gives the length of the JSON if binary tensors follow it.
 HEADER = "inference-header-content-length"
 _TYPES = {"BOOL": np.bool_, "INT64": np.int64, "FP32": np.float32}
 
@@ -32,7 +32,7 @@ class InferRequest:
     Attributes:
         rows: the fields of each row.
         id: the caller's name for the request.
-        outputs: the outputs that are wanted, each with whether it is to be binary; empty for all.
+        outputs: the requested outputs, each with whether it should be binary; empty for all.
         is_binary: whether outputs are binary unless they say otherwise.
     """
 
@@ -46,7 +46,7 @@ def parse_infer(body: bytes, header_length: str | None, kind: RowKind, fields: S
     """Read a request.
 
     Raises:
-        DataError: if it is no valid request for this model.
+        DataError: if it is not a valid request for this model.
     """
     size = _json_size(body, header_length)
     content = parse_json(body[:size])
@@ -148,7 +148,7 @@ def _split_binary(content: bytes, name: str) -> Iterator[str]:
 
 
 def _parse_list(value: str, name: str) -> Any:
-    """Read a field that is a list, as the words of a text: a JSON list in one string."""
+    """Read a field that is a list, such as the words of a text: a JSON list in one string."""
     try:
         return json.loads(value)
     except (ValueError, RecursionError):
@@ -190,7 +190,7 @@ def write_infer(
     """Return the body of an answer, and the length of its JSON if binary tensors follow it.
 
     Args:
-        sample: any prediction of the model, which has the names and types of the outputs.
+        sample: any prediction of the model, to take the names and types of the outputs from.
     """
     known = columns_of(sample)
     outputs, binary = [], []
@@ -271,7 +271,7 @@ def describe_model(name: str, artifact: Artifact, form: str | None, sample: Pred
     """Return the metadata of a model: its inputs and outputs.
 
     Args:
-        form: the form that answers; None for the artifact's default.
+        form: the form in use; None for the artifact's default.
     """
     outputs = [
         {

@@ -102,7 +102,7 @@ def distill_together(
     overwrite: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> dict[str, DistillResult]:
-    """Distil several students of one teacher, each into a folder of its name; see `SharedTeacher`.
+    """Distil several students of one teacher, each into a folder named after it; see `SharedTeacher`.
 
     Students that an earlier call has finished are not distilled again.
     """
@@ -131,7 +131,7 @@ def finished_distillation(recipe: Recipe, folder: Path) -> DistillResult | None:
     """Return the finished distillation of a recipe in a folder, or None.
 
     Raises:
-        OutputError: if it is one of another recipe, or its inputs have changed.
+        OutputError: if it belongs to another recipe, or its inputs have changed.
     """
     if not (folder / RESULT).is_file():
         return None

@@ -42,7 +42,7 @@ def evaluate(
 
     Args:
         model: a folder or a hub name. A folder written by `finetune`, `distill` or `run` knows its task and
-            data; of a run, the artifact is scored. Any other artifact is scored on rows that are given.
+            data; for a run, its artifact is scored. For any other artifact, rows must be given.
             `ARTIFACT:fp32` names a form.
         split: the split to score. Defaults to the task's development sets.
         against: another model, scored on the same rows; differences come with paired intervals.
@@ -59,7 +59,7 @@ def evaluate(
         if folder is not None and (folder / RESULT).exists():
             raise OutputError(f"{folder} holds a result already. Use another --output-dir.")
         run = evaluation_recipe(model, task=task, data=data, recipe=recipe, settings=settings)
-        run = run.model_copy(update={"data": without_unlabelled(run.data)})  # there is nothing to score
+        run = run.model_copy(update={"data": without_unlabelled(run.data)})  # only labelled rows are scored
         splits = (split,) if split else dev_splits(run.task_definition, run.data)
         refuse_unfinished(model)
         loaded = load_data(

@@ -60,8 +60,8 @@ def export(
     Args:
         student: a folder or a hub name. A folder written by `distill` or `finetune` knows its task and data.
         tolerance: how many points of the first metric a quantised form may lose on a development set.
-        int4: also write a form with weights of 4 bits: those of the `embeddings`, a little slower than
-            int8, or `all`: the smallest file, about twice as slow as int8.
+        int4: also write a form with 4-bit weights: `embeddings` only, a little slower than int8, or `all`,
+            the smallest file, about twice as slow as int8.
         openvino: also write int8 for OpenVINO, calibrated on training rows; needs the extra `openvino`.
         speed: time the forms against torch, for the model card.
         output_dir: gets the artifact.

@@ -113,7 +113,7 @@ def _finished(recipe: Recipe, folder: Path) -> GeneralResult | None:
     if not (folder / RESULT).is_file():
         return None
     content = json.loads((folder / RESULT).read_text("utf-8"))
-    assert recipe.general is not None  # a recipe of this stage has it
+    assert recipe.general is not None  # every recipe of this stage has it
     same = load_recipe(folder / RECIPE) == recipe
     if same:
         corpus, _ = open_corpus(Path(str(recipe.general.corpus)))

@@ -1,4 +1,4 @@
-"""Find text like a task's in a corpus without labels."""
+"""Find text similar to a task's in a corpus without labels."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def mine(
     workers: int = 1,
     overwrite: bool = False,
 ) -> MineResult:
-    """Find sentences, or make pairs of sentences, that are like a task's training rows.
+    """Find sentences, or make pairs of sentences, that are similar to a task's training rows.
 
     Args:
         sources: the corpus: files, folders, patterns, fsspec URLs or hub datasets of Parquet, JSON lines or

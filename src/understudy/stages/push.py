@@ -34,9 +34,9 @@ def push(
     Args:
         folder: an artifact that `export` or `run` wrote, or a student: a distillation's folder, or a folder
             with a model and its README.md.
-        repo: the repository, `user/name`; it is created if there is none.
+        repo: the repository, `user/name`; it is created if it does not exist.
         private: create a private repository.
-        revision: a branch, created from `main` if there is none. Defaults to `main`.
+        revision: a branch, created from `main` if it does not exist. Defaults to `main`.
         message: the commit's message.
 
     Examples:
@@ -56,6 +56,6 @@ def push(
 def _read(folder: Path) -> Content:
     if (folder / ARTIFACT).is_file():
         return artifact_content(folder)
-    from understudy.workspace.sharing import student_content  # needs torch; an artifact can do without
+    from understudy.workspace.sharing import student_content  # needs torch, which an artifact does not
 
     return student_content(folder)

@@ -28,7 +28,7 @@ Opener = Callable[[int], Run]
 
 _ROUNDS = 10
 _SECONDS_A_TURN = 0.1
-# Fast models stop earlier, but not before the clock of CPU time has advanced many times.
+# Fast models stop earlier, but not before the CPU clock has ticked many times.
 _MOST_A_TURN, _LEAST_SECONDS_A_TURN = 20, 0.02
 # Threads of an engine spin for a while after a pass, and would occupy the next model's core.
 _PAUSE = 0.03
@@ -135,7 +135,7 @@ def _count_passes(ask: Callable[[Any], Any], batch: int, length: int) -> int:
 
 @contextlib.contextmanager
 def _workers(candidates: Sequence[Candidate], threads: int) -> Iterator[dict[str, Callable[[Any], Any]]]:
-    """Start a process for each, without multiprocessing, which would run a user's script again in each."""
+    """Start a process for each, not by multiprocessing, which would run a user's script again in each."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-m", "understudy.timing.worker"]
     started: list[subprocess.Popen[bytes]] = []

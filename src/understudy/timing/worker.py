@@ -1,4 +1,4 @@
-"""The process of a model that is timed: pickled questions on standard input, answers on standard output."""
+"""The process that times a model: pickled requests on standard input, results on standard output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from understudy.timing.measure import Candidate, Run, Turn
 
 
 def work() -> None:
-    """Open the model at the first question, and answer questions until the input ends."""
+    """Open the model at the first request, and answer requests until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # libraries may print to standard output
     run: Run | None = None
@@ -33,7 +33,7 @@ def work() -> None:
                 answer = UnderstudyError(f"{candidate.name}: {error}")
             pickle.dump(answer, answers)
             answers.flush()
-    os._exit(0)  # whoever asked may be gone: nothing is left to be said, not even at the end
+    os._exit(0)  # the parent may be gone: nothing must be written any more, not even at exit
 
 
 def time_passes(run: Run, candidate: Candidate, batch: int, length: int, count: int) -> Turn:

@@ -57,7 +57,7 @@ _AT_LEAST: Mapping[str, float] = {
 
 
 def check_callbacks(callbacks: Sequence[object]) -> None:
-    """Refuse what Trainer would only stumble over in its first step."""
+    """Refuse callbacks on which Trainer would fail only in its first step."""
     is_list = isinstance(callbacks, Sequence)
     wrong = [one for one in callbacks if not _is_callback(one)] if is_list else [callbacks]
     if wrong:
@@ -67,7 +67,7 @@ def check_callbacks(callbacks: Sequence[object]) -> None:
 
 
 def _is_callback(one: object) -> bool:
-    # Trainer makes an object of a class.
+    # Trainer instantiates a class.
     return isinstance(one, TrainerCallback) or (isinstance(one, type) and issubclass(one, TrainerCallback))
 
 

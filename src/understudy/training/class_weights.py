@@ -1,4 +1,4 @@
-"""Weights of classes in the loss against labels, for rows whose classes are unequally frequent."""
+"""Weights of classes in the loss against labels, for rows with classes of unequal frequency."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def class_weights(
     """Return the weight of each class, with a mean of 1 over the rows.
 
     Args:
-        setting: `balanced`, or weights by label; those that are not named have 1.
+        setting: `balanced`, or weights by label; labels that are not named have a weight of 1.
         labels: the class of each training row.
         names: label names in the order of their ids.
         numbering: see `label_ids`.
@@ -56,7 +56,7 @@ def class_weights(
 
 
 def weigh_rows(loss_B: Tensor, labels_B: Tensor, weights_C: Sequence[float]) -> Tensor:
-    """Multiply each row's loss with the weight of its class."""
+    """Multiply each row's loss by the weight of its class."""
     return loss_B * loss_B.new_tensor(weights_C)[labels_B]
 
 

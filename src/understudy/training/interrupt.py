@@ -1,4 +1,4 @@
-"""Stop a training at the end of a step, with a checkpoint, when it is interrupted."""
+"""Stop training at the end of a step, with a checkpoint, when it is interrupted."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ logger = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _trainings: list[_Stop] = []  # several if students share a teacher
-_handlers: dict[signal.Signals, Any] = {}  # those from before the first of them
+_handlers: dict[signal.Signals, Any] = {}  # the handlers from before the first training
 
 
 class Stopped(KeyboardInterrupt):
-    """Raised by an interrupted training that has written its checkpoint."""
+    """Raised when an interrupted training has written its checkpoint."""
 
 
 class _Stop(TrainerCallback):
-    """Saves and stops after the step in which an interruption came."""
+    """Saves and stops after the step in which training was interrupted."""
 
     def __init__(self) -> None:
         # A training that starts while others are stopping stops too.
@@ -46,10 +46,10 @@ class _Stop(TrainerCallback):
 
 @contextlib.contextmanager
 def checkpoint_on_interrupt(trainer: Trainer) -> Iterator[None]:
-    """Write a checkpoint on the first Ctrl-C or SIGTERM, after the step it came in; the second stops at once.
+    """Write a checkpoint after the current step on the first Ctrl-C or SIGTERM; a second one stops at once.
 
-    Processes of a distributed run would stop at different steps and wait for each other, so there nothing
-    changes, nor outside of the main thread, where Python handles no signals.
+    The processes of a distributed run would stop at different steps and wait for each other, so nothing
+    changes there, nor outside of the main thread, where Python handles no signals.
 
     Raises:
         Stopped: after the checkpoint.
@@ -75,7 +75,7 @@ def checkpoint_on_interrupt(trainer: Trainer) -> Iterator[None]:
 
 
 def ask_to_stop() -> bool:
-    """Ask all trainings to write a checkpoint and stop after their next step; return if there are any."""
+    """Ask all trainings to write a checkpoint and stop after the next step; return whether there are any."""
     for stop in _trainings:
         stop.is_asked = True
     return bool(_trainings)

@@ -57,7 +57,7 @@ class PredictionLosses(Protocol):
 def labelled_loss(
     kind: PredictionLosses, student: Representations, batch: Batch, class_weights: Sequence[float] | None
 ) -> Tensor:
-    """Return the loss against labels, weighed by class, and 0 for rows without a label."""
+    """Return the loss against labels, weighted by class, and 0 for rows without a label."""
     loss_B = kind.label_loss(student, batch)
     if class_weights is not None:
         loss_B = weigh_rows(loss_B, batch["labels"], class_weights)
@@ -212,7 +212,7 @@ class PredictionObjectives(Objectives):
 
     Attributes:
         kind: defines the loss, e.g. `understudy.get_kind("classification")`.
-        dimensions: for vectors: also compare the first so many numbers of them, each as a term of its own.
+        dimensions: for vectors: shorter widths at which their first numbers are also compared, a term each.
         similarities: for vectors: the weight of the loss of cosines within a batch; 0 leaves it out.
     """
 
@@ -277,7 +277,7 @@ class JointObjectives(Objectives):
     attention: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
-        if not self.layers:  # then nothing of the layers is captured
+        if not self.layers:  # then the layers are not captured
             object.__setattr__(self, "layer_map", None)
             object.__setattr__(self, "attention", False)
         elif self.layer_map is None:

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def stage_name(training_dir: Path, student: str = "") -> str:
-    """Return the name of the stage that is trained in a folder, behind the student's if it has one.
+    """Return the name of the stage that is trained in a folder, after the student's name if it has one.
 
     >>> stage_name(Path("students/mrpc/intermediate/training"))
     'intermediate'
@@ -51,7 +51,7 @@ def shown_figures(logs: Mapping[str, Any]) -> dict[str, str]:
         if name in ("loss", "learning_rate")
         or (
             name.startswith("eval_")
-            and not name.startswith("eval_loss_")  # there are too many single terms for a line
+            and not name.startswith("eval_loss_")  # there are too many terms to fit on a line
             and not name.endswith(("runtime", "per_second"))
         )
     }
@@ -59,17 +59,17 @@ def shown_figures(logs: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass
 class EndEstimate:
-    """An estimate of when a stage ends, from the steps made since it was started or continued."""
+    """An estimate of when a stage ends, from the steps taken since it was started or resumed."""
 
     step: int = 0
     started: float = field(default_factory=time.time)
 
     def start(self, step: int) -> None:
-        """Begin with the first step, or with the one that a checkpoint has."""
+        """Start at the first step, or at that of a checkpoint."""
         self.step, self.started = step, time.time()
 
     def at(self, state: TrainerState) -> str:
-        """Return the time of day, with the day if that is another one."""
+        """Return the time of day, with the date if it is not today."""
         made, left = state.global_step - self.step, state.max_steps - state.global_step
         end = datetime.fromtimestamp(time.time() + (time.time() - self.started) * left / max(1, made))
         return f"{end:%H:%M}" if end.date() == datetime.now().date() else f"{end:%d %b %H:%M}"

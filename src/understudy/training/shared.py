@@ -1,4 +1,4 @@
-"""Several students that learn in one process, and share each forward pass of their teacher."""
+"""Training of several students in one process that share each forward pass of their teacher."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class _Answer:
-    """What the teacher computed for a batch, of all layers that some student compares."""
+    """The teacher's representations of a batch, for all layers that any of the students compares."""
 
     teacher: PreTrainedModel
     batch: dict[str, Tensor]
@@ -59,9 +59,9 @@ class SharedTeacher:
     """Runs several distillations in turns, so that one forward pass of their teacher serves all of them.
 
     Each distillation runs as it would alone, in its own greenlet and with its own random states. Before a
-    step that needs the teacher, it lets those that are further behind go on. They read the same batches, so
-    only the teacher's representations of the last step are kept. A batch that is not among them is computed:
-    sharing never changes a result.
+    step that needs the teacher, it waits for those that are further behind. They read the same batches, so
+    only the teacher's representations of the last step are kept. If a batch is not among them, they are
+    computed: sharing never changes a result.
 
     Examples:
         >>> shared = SharedTeacher()
@@ -78,10 +78,10 @@ class SharedTeacher:
         self._answers: deque[_Answer] = deque()
 
     def run_all(self, runs: Mapping[str, Callable[[], Result]]) -> dict[str, Result]:
-        """Run distillations that were given this object, by name; an error in one ends all.
+        """Run distillations that use this object, by name; an error in one ends all of them.
 
         Raises:
-            KeyboardInterrupt: after an interruption, when each has written a checkpoint.
+            KeyboardInterrupt: after an interruption, once each has written a checkpoint.
         """
         self._hub = getcurrent()
         self._trainers, self._num_trained = {}, dict.fromkeys(runs, 0)
@@ -135,7 +135,7 @@ class SharedTeacher:
             one.teacher = best.teacher
 
     def wait(self, trainer: DistillationTrainer) -> None:
-        """Let the distillations that are further behind go on, before a step of this one."""
+        """Wait for the distillations that are further behind, before a step of this one."""
         self._hub.switch((self._num_trained[self.current], trainer.state.global_step))
 
     def read(
@@ -144,7 +144,7 @@ class SharedTeacher:
         batch: Mapping[str, Tensor],
         compute: Callable[[Sequence[int]], Representations],
     ) -> Representations:
-        """Return the teacher's representations of a batch: another student's, or computed for all of them."""
+        """Return the teacher's representations of a batch, computed now or before for another student."""
         inputs = {name: value for name, value in batch.items() if name in ENCODER_INPUTS}
         answer = next((one for one in self._answers if one.fits(inputs, trainer)), None)
         if answer is None:
@@ -165,8 +165,8 @@ class SharedTeacher:
 
 
 def _same_teacher(one: DistillationTrainer, other: DistillationTrainer) -> bool:
-    """Return whether two trainers have one teacher, or copies of it; one for another vocabulary is saved
-    elsewhere."""
+    """Return whether two trainers have the same teacher, or copies of it; one with another vocabulary is
+    saved elsewhere."""
     if one.teacher is None or other.teacher is None:
         return False
     return one.teacher is other.teacher or (

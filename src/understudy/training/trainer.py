@@ -63,7 +63,7 @@ class OrderedTrainer(Trainer):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         if self.compute_loss_func is None:
-            # Heads of encoders take the number of rows of a step, but return the mean over their micro-batch.
+            # Encoders' heads accept the number of rows of a step, but return the mean over their micro-batch.
             self.model_accepts_loss_kwargs = False
         self._order: LengthGroupedSampler | None = None
         self.remove_callback(PrinterCallback)
@@ -118,10 +118,10 @@ class OrderedTrainer(Trainer):
         return SequentialSampler(eval_dataset)
 
     def evaluation_loop(self, *arguments: Any, **options: Any) -> Any:
-        """Evaluate without a trace in the random state.
+        """Evaluate without changing the random state.
 
-        A loader draws a number when it starts. A checkpoint of the last step of an epoch is older than the
-        evaluation after it, and a run that continues from there would draw other dropout.
+        A data loader draws a random number when it starts. The checkpoint of an epoch's last step is taken
+        before the evaluation that follows it, so a run resumed from there would draw different dropout.
         """
         with torch.random.fork_rng(devices=[]):
             return super().evaluation_loop(*arguments, **options)

@@ -1,4 +1,4 @@
-"""Write a static page that runs a student in its visitor's browser."""
+"""Write a static page that runs a student in the visitor's browser."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ CACHE_VARIABLE = "UNDERSTUDY_CACHE"
 
 @dataclass(frozen=True)
 class Site:
-    """A page that was written.
+    """A written page.
 
     Attributes:
         folder: where it is.
-        bytes: the size of each file, by name: what a first visit loads.
+        bytes: the size of each file that a first visit loads, by name.
     """
 
     folder: Path

@@ -21,7 +21,7 @@ def replace_artifact(folder: Path, made: Path) -> None:
     """Put a finished artifact in the place of an older one, removing only the old artifact's files.
 
     The file that marks the artifact as finished changes last. After an interruption it is still the old one,
-    so that the folder is an artifact's, and can be replaced.
+    so the folder still counts as an artifact, and can be replaced.
     """
     if not folder.exists() or not any(folder.iterdir()):
         shutil.rmtree(folder, ignore_errors=True)
@@ -71,7 +71,7 @@ def add_speed_to_card(
     Args:
         student: the exported model.
         timed: the content of a benchmark of the teacher, the student and the artifact.
-        teachers: the teacher's names in it.
+        teachers: the teacher's names in the benchmark.
     """
     artifact = read_artifact(folder)
     artifact = replace(artifact, details={**artifact.details, "speed": speed_content(timed, teachers)})

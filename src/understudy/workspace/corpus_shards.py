@@ -52,7 +52,7 @@ _LOOK_AT = 1_000  # documents checked before anything is written
 def open_sources(
     sources: Sequence[str], column: str, megabytes: float, output_dir: Path, *, block: str
 ) -> tuple[dict[str, int], list[Piece]]:
-    """Return the files of a corpus with their sizes, and their pieces of about so many megabytes.
+    """Return the files of a corpus with their sizes, and their pieces of about the size that is set.
 
     Args:
         block: the block of the recipe that names the sources.
@@ -134,7 +134,7 @@ def make_shards(
 def run_pass(
     title: str, engine: Engine, workers: int, files: Sequence[Sequence[Path]], make_job: Any, *arguments: Any
 ) -> None:
-    """Do the jobs of a pass whose files are missing or damaged, with a progress bar.
+    """Run the jobs of a pass whose files are missing or damaged, with a progress bar.
 
     Args:
         files: the files of each job.

@@ -1,4 +1,4 @@
-"""What to do if a disk is full, read-only or broken."""
+"""Advice for when a disk is full, read-only or broken."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _REMEDIES = {
     errno.EPERM: f"Make it readable and writable for you, {_AGAIN}{{continues}}, or use another {{option}}",
     errno.ENAMETOOLONG: "Use a shorter {option}",
 }
-# Found behind another error, these are its cause. A file elsewhere that may not be read was perhaps expected.
+# An error with one of these in its chain was caused by it. Others, such as a file elsewhere that may not be
+# read, were perhaps expected.
 _CAUSES = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 
@@ -29,19 +30,19 @@ _CAUSES = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 def explain_disk_errors(
     output: Path, *, option: str = "--output-dir", continues: bool = True
 ) -> Iterator[None]:
-    """Turn an error of the file system into one of ours that says what to do.
+    """Turn a file system error into one of ours that says what to do.
 
     Args:
         output: the folder or file that is written.
         option: the option that names it.
-        continues: whether the command continues what an earlier call of it has begun.
+        continues: whether the command resumes what an earlier call has begun.
     """
     try:
         yield
     except UnderstudyError:
         raise
     except Exception as error:
-        # A library may fail again while it handles the error of the disk, and raise that one.
+        # A library may fail again while it handles the disk's error, and raise the second error.
         numbers = [(_number_of(one, output), one) for one in _chain(error)]
         known = ((n, one) for n, one in numbers if n in _REMEDIES)
         causes = ((n, one) for n, one in known if one is error or n in _CAUSES or _is_in(output, one))
@@ -62,7 +63,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _number_of(error: BaseException, output: Path) -> int:
-    """Return the error's number, also of one of torch or Rust, which says it in words; 0 if it has none."""
+    """Return the number of an error, also if torch or Rust only state it in words; 0 if it has none."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
     text = str(error)
@@ -75,6 +76,6 @@ def _number_of(error: BaseException, output: Path) -> int:
 
 
 def _is_in(output: Path, error: BaseException) -> bool:
-    """Return whether an error is of a file in the output folder."""
+    """Return whether an error concerns a file in the output folder."""
     name = getattr(error, "filename", None)
     return isinstance(name, str) and Path(name).is_relative_to(output)

@@ -72,7 +72,7 @@ def check_is_folder(output_dir: Path) -> None:
 def check_output(
     output_dir: Path, recipe: Recipe, *, overwrite: bool, may_differ: Sequence[str] = ()
 ) -> None:
-    """Refuse a folder that is neither new nor the same run to be resumed. Nothing is written yet.
+    """Refuse a folder that is neither new nor a run of the same recipe to resume. Nothing is written yet.
 
     Args:
         may_differ: dotted keys whose values may change when a run is resumed.
@@ -80,7 +80,7 @@ def check_output(
     check_free(output_dir)
     check_apart(output_dir, input_paths(recipe))
     if (output_dir / RESULT).exists() and not overwrite:
-        remove_leftovers(output_dir)  # if it was interrupted after its last word
+        remove_leftovers(output_dir)  # in case it was interrupted after writing its result
         raise OutputError(
             f"{output_dir} holds a finished run. Use --overwrite to replace it, or another --output-dir."
         )
@@ -97,14 +97,14 @@ def check_output(
 
 
 def remove_leftovers(output_dir: Path) -> None:
-    """Remove what only an unfinished run needs: checkpoints, half-written files, seals, what was found."""
+    """Remove what only an unfinished run needs: checkpoints, half-written files, seals, search results."""
     for pattern in (FOUND, HASHES, f"**/{TRAINING_FOLDER}/checkpoint-*", "*/*.sha256", "**/*.writing"):
         for path in list(output_dir.glob(pattern)):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def refuse_single_run(output_dir: Path) -> None:
-    """Refuse to put several students into the folder of one."""
+    """Refuse to put several students into a folder that holds a single student's run."""
     if (output_dir / RECIPE).exists():
         raise OutputError(f"{output_dir} holds a run of one student. Use another --output-dir for several.")
 
@@ -113,7 +113,7 @@ def check_free(output_dir: Path, marks: Sequence[str] = (RECIPE, RESULT)) -> Non
     """Refuse a folder that is neither empty nor ours.
 
     Args:
-        marks: files of which a folder of ours has one.
+        marks: files, at least one of which a folder of ours has.
     """
     check_is_folder(output_dir)
     is_ours = any((output_dir / name).exists() for name in marks)
@@ -127,7 +127,7 @@ def check_free(output_dir: Path, marks: Sequence[str] = (RECIPE, RESULT)) -> Non
 
 
 def check_artifact_folder(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a folder in use as the place of an artifact, unless it is one that may be replaced."""
+    """Refuse to write an artifact into a folder in use, unless it holds one that may be replaced."""
     check_is_folder(folder.resolve())
     is_artifact = (folder / ARTIFACT).is_file()
     if folder.is_dir() and any(folder.iterdir()) and not (is_artifact and overwrite):
@@ -194,7 +194,7 @@ def start_output(output_dir: Path, recipe: Recipe, hashes: Mapping[str, str], *,
 
 
 def refuse_figures(model: str) -> None:
-    """Refuse the result of an earlier timing where models to time are needed."""
+    """Refuse the result of an earlier timing, where a model to time is expected."""
     result = Path(model) / RESULT
     is_timing = result.is_file() and json.loads(result.read_text("utf-8")).get("stage") == "bench"
     if Path(model).suffix == ".json" or is_timing:

@@ -52,13 +52,13 @@ def hash_model(model: str) -> str:
             )
         return f"{name}@{commit}"
     if is_artifact(folder):
-        return hash_file(folder / ARTIFACT)  # which has the hashes of all others
+        return hash_file(folder / ARTIFACT)  # which has the hashes of all other files
     digest = hashlib.sha256()
     for file in sorted(folder.iterdir()):
         is_named = file.name in ("config.json", *_TOKENIZER_FILES)
         if is_named or file.suffix in (".safetensors", ".bin", ".model"):
             digest.update(file.name.encode() + bytes.fromhex(hash_file(file)))
-    if (folder / "modules.json").is_file():  # of sentence-transformers: what stands behind the encoder
+    if (folder / "modules.json").is_file():  # sentence-transformers' modules after the encoder
         parts = [folder / "modules.json", *sorted(folder.glob("[0-9]_*/*"))]
         for file in parts:
             if file.suffix in (".json", ".safetensors", ".bin"):

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
-# Seconds that a lock is waited for whose holder is gone: its child processes may take a moment to end.
+# Seconds to wait for a lock whose holder is gone: its child processes may take a moment to end.
 _WAIT = 20.0
 
 
@@ -46,21 +46,21 @@ def one_at_a_time(
 
 @contextlib.contextmanager
 def only_process_in(output_dir: Path | None) -> Iterator[None]:
-    """Refuse a folder that another process is writing to; None, which is no folder, is free.
+    """Refuse a folder that another process is writing to; None (no folder) is always free.
 
-    The lock is a hidden file next to the folder, removed at the end: processes on other machines and in other
-    containers see it, as far as their file system shares locks (NFS does from version 4 on). Where no file
-    can be locked there, it is in the cache folder, and only processes that share that are seen. Errors of the
-    disk inside say what to do.
+    The lock is a hidden file next to the folder, removed at the end. Processes on other machines and in other
+    containers see it if their file system shares locks (NFS does from version 4 on). If no file can be locked
+    there, the lock is in the cache folder, and only processes that share that folder see it. Disk errors
+    inside the context are explained to the user.
 
-    The operating system gives a lock back when its holder ends, however that happens.
+    The operating system releases a lock when its holder ends, however that happens.
     """
     if output_dir is None:
         yield
         return
     folder = output_dir.expanduser().resolve()
     with explain_disk_errors(folder):
-        # Of the processes of a distributed run the first holds it for all.
+        # In a distributed run, the first process holds it for all.
         if os.environ.get("RANK", "0") == "0":
             with _locked(folder, output_dir):
                 yield
@@ -87,7 +87,7 @@ def _locked(folder: Path, output_dir: Path) -> Iterator[None]:
         _holder_of(path).write_text(json.dumps(holder), "utf-8")
         yield
     finally:
-        # Removed while held: a process that has opened the file meanwhile sees that it is gone, and retries.
+        # Removed while held: a process that has opened the file meanwhile sees that it is gone and retries.
         for file in (_holder_of(path), path):
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)
@@ -98,7 +98,7 @@ def _locked(folder: Path, output_dir: Path) -> Iterator[None]:
 
 
 def _acquire(path: Path, output_dir: Path) -> FileLock:
-    """Acquire the lock at a path at once; a moment later if its holder is gone.
+    """Acquire the lock at a path without waiting, or after a short wait if its holder is gone.
 
     Raises:
         OutputError: if another process holds it.
@@ -119,7 +119,7 @@ def _acquire(path: Path, output_dir: Path) -> FileLock:
 
 
 def _holder_of(path: Path) -> Path:
-    """Return the file that says who holds a lock; the lock itself may be emptied by whoever tries it."""
+    """Return the file that says who holds a lock; processes that try to get a lock may empty its own file."""
     return path.with_suffix(".holder")
 
 

@@ -62,7 +62,7 @@ def open_scorer(model: str, run: Recipe, data: TaskData, *, batch_size: int) -> 
     """Open a finished model, or a form of an artifact, that fits the data.
 
     Args:
-        batch_size: rows per forward pass of a model; an artifact takes as many as while it was exported.
+        batch_size: rows per forward pass of a model; an artifact takes as many as during its export.
     """
     folder, form = split_form(model)
     if is_artifact(folder):
@@ -79,7 +79,7 @@ def _open_artifact(folder: Path, form: str | None, run: Recipe, data: TaskData) 
         check_labels(str(folder), artifact.labels, len(artifact.labels), data.labels)
     tokenizer = load_tokenizer(str(folder))
     session = open_model(folder, artifact, artifact.choose(form), threads=None)
-    # Scores take a label from a probability of one half; its own threshold is moved there.
+    # Scoring predicts a label from a probability of one half, so its own threshold is shifted there.
     thresholds = [artifact.thresholds[name] for name in artifact.labels or ()] if artifact.thresholds else []
     shift = np.array([artifact.temperature * math.log(one / (1 - one)) for one in thresholds], np.float32)
 

@@ -113,7 +113,7 @@ def given_settings(
     metric: str | None,
     settings: Sequence[str] | Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the settings that the arguments of `run` and `distill` stand for; `settings` win."""
+    """Return the recipe settings for the arguments of `run` and `distill`; `settings` take precedence."""
     return {
         **data_settings(data),
         **unlabelled_settings(unlabelled),

@@ -15,13 +15,13 @@ from understudy.workspace.folders import ARTIFACT_FOLDER, RECIPE
 
 
 def scored_model(model: str | Path) -> str | Path:
-    """Return what is scored of a folder: what a whole run ships, or the student of a distillation."""
+    """Return the model to score in a folder: the artifact of a whole run, or a distillation's student."""
     shipped = shipped_inside(model)
     return shipped if is_artifact(shipped) else student_inside(model)
 
 
 def saved_recipe(model: str | Path) -> Path | None:
-    """Return the recipe that a model was made by, None if there is none.
+    """Return the path of the recipe that a model was made with; None if there is none.
 
     It is in the model's folder, above a student's, or in the distillation beside a whole run's artifact.
     """
@@ -83,7 +83,7 @@ def evaluation_recipe(
 
 
 def _artifact_values(folder: Path) -> dict[str, Any]:
-    """Return the recipe values that an artifact remembers: how it reads its rows."""
+    """Return the recipe values that an artifact stores: how it reads its rows."""
     artifact = read_artifact(folder)
     data = {"columns": artifact.columns, "max_length": artifact.max_length, "stride": artifact.stride}
     return {"task": artifact.task, "data": {key: value for key, value in data.items() if value}}

@@ -73,7 +73,7 @@ def join_results(results: Mapping[str, StageResult], output_dir: Path) -> StageR
 
 
 def write_result(output_dir: Path, content: Mapping[str, Any]) -> None:
-    """Write result.json, whose presence marks the stage as finished, when everything else is on the disk."""
+    """Write result.json, which marks the stage as finished, once everything else is on disk."""
     sync_all(output_dir)
     write_atomically(
         output_dir / RESULT, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -109,7 +109,7 @@ def read_part(folder: Path) -> dict[str, Any] | None:
 
 
 def _is_kept(folder: Path, path: Path) -> bool:
-    """Return whether a file belongs to what a part has made, and not to its training."""
+    """Return whether a file belongs to the result of a part rather than to its training."""
     is_left = path.name.endswith(".writing")  # by a process that was killed
     return not is_left and path.relative_to(folder).parts[0] not in (RESULT, TRAINING_FOLDER, TRIALS)
 

@@ -1,4 +1,4 @@
-"""What is uploaded of a student's folder: the model, its tokenizer, and a model card."""
+"""The part of a student's folder that is uploaded: the model, its tokenizer, and a model card."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from understudy.workspace.models import refuse_unfinished
 from understudy.workspace.origin import find_origin
 from understudy.workspace.recipes import saved_recipe
 
-# What transformers saves of a model and a tokenizer, and what a next stage continues from.
-# Left out are recipe.yaml and result.json, which have paths; the card has their content without them.
+# The files that transformers saves for a model and a tokenizer, and those that a next stage continues from.
+# recipe.yaml and result.json are left out, as they contain paths; the card has their content without paths.
 _FILES = (
     "config.json",
     "model*.safetensors",
@@ -35,7 +35,7 @@ _FILES = (
     "vocab.json",
     "merges.txt",
     "*.model",
-    # Of a sentence-transformers model.
+    # Files of a sentence-transformers model.
     "modules.json",
     "sentence_bert_config.json",
     "[0-9]_*/config.json",
@@ -44,13 +44,13 @@ _FILES = (
 
 
 def student_content(folder: Path) -> Content:
-    """Return what is uploaded of a student.
+    """Return the part of a student's folder to upload.
 
     Args:
         folder: the folder of a model, or of the distillation that made it.
     """
     inside = folder / DISTILLED
-    model = folder if inside.is_dir() else Path(student_inside(folder))  # a whole run has two things to give
+    model = folder if inside.is_dir() else Path(student_inside(folder))  # a whole run has two to upload
     files = {file.relative_to(model).as_posix(): file for file in sorted(model.rglob("*")) if file.is_file()}
     found = {name: file for name, file in files.items() if any(_fits(name, one) for one in _FILES)}
     names = list(found)
@@ -67,7 +67,7 @@ def student_content(folder: Path) -> Content:
 
 
 def _fits(name: str, pattern: str) -> bool:
-    """Return whether a path fits a pattern of as many parts."""
+    """Return whether a path matches a pattern with the same number of parts."""
     return name.count("/") == pattern.count("/") and fnmatch(name, pattern)
 
 

@@ -18,7 +18,7 @@ from understudy.kinds.embedding.pooling import DENSE, Pooling, read_dense, write
 
 # B texts, L tokens, H hidden size, D width of the vectors
 
-_HEADS = (r"pooler\.", r"^cls\.", r"^lm_head\.", r"^classifier\.")  # of other checkpoints, not used here
+_HEADS = (r"pooler\.", r"^cls\.", r"^lm_head\.", r"^classifier\.")  # other checkpoints' heads, not used here
 _WEIGHTS = f"{DENSE}/model.safetensors"
 OUTSIDE = "projection."  # prefix of the parameters that are not the encoder's
 
@@ -31,13 +31,13 @@ def pooled_class(config: Any) -> Any:
 
 
 def has_pooler(encoder_class: Any) -> bool:
-    """Return whether an encoder has BERT's pooler unless it is left out."""
+    """Return whether an encoder has BERT's pooler by default."""
     return "add_pooling_layer" in inspect.signature(encoder_class.__init__).parameters
 
 
 @functools.cache
 def _pooled(base: Any) -> Any:
-    """Return a subclass with the name of its base, so that it is saved as such.
+    """Return a subclass with the name of its base, so that it is saved under that name.
 
     Its output has `logits`: the vectors, one for each text of a row.
     """
@@ -111,10 +111,10 @@ def _pooled(base: Any) -> Any:
 
 
 def place_channels(student: Any, channels: Tensor, source: Any) -> None:
-    """Start the Dense layer of a cut student from its source.
+    """Initialise the Dense layer of a cut student from its source.
 
-    It gets the columns of the source's own Dense layer, or puts each channel where the source has it. Nothing
-    is changed if the vectors are not as wide as the source's.
+    It gets the columns of the source's Dense layer or, if there is none, maps each channel to its place in
+    the source. Nothing is changed if the vectors are not as wide as the source's.
 
     Args:
         channels: the source's hidden channels that the student keeps.
@@ -149,5 +149,5 @@ def embed(states_BLH: Tensor, mask_BL: Tensor, pooling: Pooling, projection: nn.
     if projection is not None:
         vectors = projection(vectors)
         vectors = torch.tanh(vectors) if pooling.activation == "tanh" else vectors
-    # As sentence-transformers: 1e-12 keeps a zero vector.
+    # As in sentence-transformers: 1e-12 keeps a zero vector zero.
     return nn.functional.normalize(vectors, dim=-1) if pooling.normalize else vectors

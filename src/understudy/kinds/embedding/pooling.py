@@ -1,4 +1,4 @@
-"""How an encoder's states become one vector, and the files in which sentence-transformers says so."""
+"""The pooling of an encoder's states into one vector, and the files that describe it."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class Pooling:
-    """How an encoder's states become one vector.
+    """The pooling of an encoder's states into one vector.
 
     Attributes:
         mode: `mean` over the real tokens, or the state of the first (`cls`) or the `last` real one.
         dimension: the width of the vector.
         normalize: whether the vector has length 1.
-        dense: whether a linear layer stands between the pooled state and the vector.
-        bias, activation: of that layer.
+        dense: whether there is a linear layer between the pooled state and the vector.
+        bias, activation: settings of that layer.
     """
 
     mode: str
@@ -64,7 +64,7 @@ class Pooling:
 
 
 def pooling_of(config: Any) -> Pooling:
-    """Return the pooling of a model: its config's, that of its `modules.json`, or a normalised mean."""
+    """Return the pooling of a model: from its config, from its `modules.json`, or a normalised mean."""
     saved = getattr(config, "pooling", None)
     if saved is not None:
         return Pooling(**saved)
@@ -76,7 +76,7 @@ def pooling_of(config: Any) -> Pooling:
 
 
 def set_pooling(config: Any, teacher_config: Any | None) -> None:
-    """Write a model's pooling into its config; a student's is its teacher's, and so is its dimension."""
+    """Write a model's pooling into its config; a student has the pooling and dimension of its teacher."""
     pooling = pooling_of(config if teacher_config is None else teacher_config)
     if pooling.dimension != config.hidden_size:
         pooling = replace(pooling, dense=True)
@@ -107,7 +107,7 @@ def _read_modules(model: str) -> Pooling | None:
     if "Dense" not in names:
         return pooling
     dense = _read(model, f"{modules[names.index('Dense')]['path']}/config.json") or {}
-    activation = dense.get("activation_function", "torch.nn.modules.activation.Tanh")  # as there
+    activation = dense.get("activation_function", "torch.nn.modules.activation.Tanh")  # their default
     if activation not in _ACTIVATIONS:
         raise ModelError(f"{model} has a Dense module with {activation}; only Identity and Tanh are known.")
     return replace(
@@ -126,7 +126,7 @@ def _say(level: int, message: str) -> None:
 
 
 def _mode(model: str, settings: Mapping[str, Any]) -> str:
-    """Return the mode of a Pooling module, in its older spelling by flags or its newer one by name."""
+    """Return the mode of a Pooling module, given by flags in older versions and by name in newer ones."""
     named = settings.get("pooling_mode")
     if named is not None:
         found = ["last" if named == "lasttoken" else named]
@@ -213,7 +213,7 @@ def write_modules(folder: Path, pooling: Pooling, hidden_size: int) -> None:
 
 
 def write_length(folder: Path, max_length: int, *, with_pooler: bool) -> None:
-    """Write after how many tokens a text is cut.
+    """Write the number of tokens after which a text is cut.
 
     Args:
         with_pooler: whether the encoder's class would get BERT's pooler, which was not saved.

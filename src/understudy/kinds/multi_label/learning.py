@@ -38,7 +38,7 @@ class MultiLabel(MultiLabelRows, TextKind):
 
     def configure(self, config: Any, labels: Sequence[str] | None, teacher_config: Any | None = None) -> None:
         super().configure(config, labels)
-        config.problem_type = _PROBLEM  # transformers' own loss and pipeline then take each label by itself
+        config.problem_type = _PROBLEM  # makes transformers' loss and pipeline treat labels independently
 
     def check_head(self, config: Any) -> str | None:
         if config.problem_type in (None, _PROBLEM):
@@ -78,7 +78,7 @@ class MultiLabel(MultiLabelRows, TextKind):
     def judge(
         self, task: Task, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]
     ) -> Predictions:
-        """Give a label from a probability of 0.5 on: thresholds chosen on a split would flatter its score."""
+        """Predict labels from a probability of 0.5: thresholds chosen on a split would inflate its score."""
         given_NC = sigmoid(logits[0])[places_of(rows, encoded)] >= THRESHOLD
         values = [np.flatnonzero(given).tolist() for given in given_NC]
         outcomes = np.concatenate([given_NC, _gold(rows)], axis=1).astype(np.float64)

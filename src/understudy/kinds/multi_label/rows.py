@@ -12,7 +12,7 @@ from understudy.data.rows import BadRowError, is_clean, label_id, label_name
 from understudy.data.tokens import TextReader
 from understudy.kinds.texts import TextRows, order_names
 
-# A label is given from this probability on, unless an artifact has thresholds.
+# A label is predicted at this probability or more, unless an artifact has thresholds.
 THRESHOLD = 0.5
 
 

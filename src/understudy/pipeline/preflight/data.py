@@ -153,7 +153,7 @@ def check_class_weights(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_balance(planned: PlannedRun) -> Iterator[Finding]:
-    """Say if some classes are far more frequent than others, and that they can be weighted."""
+    """Note if some classes are far more frequent than others, and that they can be weighted."""
     kind, labels, recipe = planned.task.kind, planned.data.labels, planned.recipe
     if not (kind.has_named_labels and kind.has_plain_labels) or "train" not in planned.data.splits:
         return

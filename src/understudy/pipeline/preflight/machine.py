@@ -64,7 +64,7 @@ def check_disk(planned: PlannedRun) -> Iterator[Finding]:
     """Check the disk space: checkpoints take several times a model, augmented rows many times a dataset."""
     place = next(path for path in (planned.output_dir, *planned.output_dir.parents) if path.exists())
     there = sum(file.stat().st_size for file in planned.output_dir.rglob("*") if file.is_file())
-    free, needed = shutil.disk_usage(place).free, disk_needed(planned) - there  # of a resumed run
+    free, needed = shutil.disk_usage(place).free, disk_needed(planned) - there  # minus a resumed run's
     if needed > free:
         yield Finding(
             "disk",

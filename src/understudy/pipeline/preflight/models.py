@@ -30,7 +30,7 @@ from understudy.pipeline.preflight.planned_run import Finding, PlannedRun, num_p
 from understudy.planning.budget import smaller_shapes
 from understudy.recipe.distillation import LayerSettings, PatientSettings
 
-_MEMORY = 0.15  # of the metric, between training and development rows
+_MEMORY = 0.15  # difference in the metric between training and development rows
 
 
 def check_teacher_head(planned: PlannedRun) -> Iterator[Finding]:
@@ -121,7 +121,7 @@ def _show(said: Sequence[Any], planned: PlannedRun) -> str:
 
 
 def check_unseen(planned: PlannedRun) -> Iterator[Finding]:
-    """Check that there will be a teacher for each row that has not learnt from it, if that is asked for."""
+    """Check that each row will have a teacher that has not learnt from it, if the recipe asks for that."""
     recipe = planned.recipe
     if not recipe.unseen:
         return
@@ -172,14 +172,14 @@ def check_teacher_knows(planned: PlannedRun) -> Iterator[Finding]:
 def _better_order(
     said: NDArray[np.int64], meant: NDArray[np.int64], num_labels: int, guess: float
 ) -> list[int] | None:
-    """Return what each predicted class mostly means, if that is another order with which it is right."""
+    """Return the class that each prediction mostly means, if reordering the classes makes them right."""
     table = np.zeros((num_labels, num_labels), np.int64)
     if not num_labels:
         return None
     np.add.at(table, (said, meant), 1)
     order = table.argmax(axis=1)
     is_order = len(set(order.tolist())) == num_labels
-    is_right = table.max(axis=1).sum() / len(said) > (1 + guess) / 2  # halfway from the guess to all
+    is_right = table.max(axis=1).sum() / len(said) > (1 + guess) / 2  # halfway from the guess to 1
     return order.tolist() if is_order and is_right else None
 
 
@@ -195,7 +195,7 @@ def check_metric(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def check_teacher_memory(planned: PlannedRun) -> Iterator[Finding]:
-    """Warn if the teacher knows its training rows by heart: its layers then teach that memory."""
+    """Warn if the teacher has memorised its training rows: its layers then teach what it memorised."""
     if not planned.fine_tuned or "train" not in planned.data.splits or planned.recipe.data.unlabelled:
         return
     checks = (check_teacher_head, check_labels, check_metric)
@@ -243,7 +243,7 @@ def check_student(planned: PlannedRun) -> Iterator[Finding]:
 
 
 def _example(planned: PlannedRun) -> str:
-    """Return a sentence with a smaller student that can be made; empty if there is none."""
+    """Return a sentence that suggests a possible smaller student; empty if there is none."""
     settings, teacher = planned.recipe.student, planned.teacher_config
     source = load_config(settings.source or planned.teacher) if settings.start == "cut" else teacher
     most = num_parameters(teacher, planned)
