@@ -1,4 +1,4 @@
-"""Summaries of training and of data for people, on standard error."""
+"""Readable summaries of training and data, on standard error."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ def _kind_of(recipe: Recipe) -> str | None:
 
 
 def with_data_of(recipe: Recipe, known: Recipe, *, without: Sequence[str] = ()) -> Recipe:
-    """Return a recipe, with the data of its teacher's if it has none and both have the same task.
+    """Return a recipe, with its teacher's data if it names none and both have the same task.
 
     Args:
         without: keys of the teacher's data settings to leave out.

@@ -52,7 +52,7 @@ class Vocabulary:
 
 
 def with_vocabulary(recipe: Recipe, prepared: Prepared) -> tuple[Recipe, Vocabulary | None]:
-    """Return the recipe with its teacher in the student's vocabulary, and that; None if all tokens are kept.
+    """Return the recipe with its teacher in the student's vocabulary, and the vocabulary (None if whole).
 
     The teacher is saved in the cache with the embeddings of the kept tokens only, so that teacher and student
     read the same tokens. A saved student is reduced to them when it is loaded.

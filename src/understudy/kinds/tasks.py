@@ -191,7 +191,7 @@ _PUBLISHED: Mapping[str, Task] = {task.name: task for task in _ALL}
 
 
 def task_names() -> list[str]:
-    """Return the names of the published tasks, and of the kinds, which serve as tasks for a user's files."""
+    """Return the names of the published tasks, and of the kinds, which are tasks for a user's own files."""
     return [*_PUBLISHED, *kind_names()]
 
 

@@ -16,7 +16,7 @@ _WORD = regex.compile(r"[\p{L}\p{N}]+")
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of a document, and the one that follows it; an empty text if there is none to use."""
+    """A sentence of a document, and the one that follows it (empty if there is none to use)."""
 
     text: str
     following: str

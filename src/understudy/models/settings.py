@@ -279,7 +279,7 @@ def parse_shape(shape: str) -> dict[str, int]:
 
 
 def close_shapes(name: str) -> list[str]:
-    """Return the shapes that a misspelt name may stand for, most likely first.
+    """Return the shapes that a misspelt name may refer to, most likely first.
 
     >>> close_shapes("tinybert4-312d")
     ['tinybert-4l-312d', 'tinybert-6l-312d']

@@ -209,7 +209,7 @@ def run_from_recipe(
 
 
 def announce_rows(planned: PlannedRun) -> None:
-    """Log how many rows there are of each sort."""
+    """Log how many rows of each sort there are."""
     counts = {split: len(rows) for split, rows in planned.data.splits.items()}
     logger.info("Rows: %s", ", ".join(f"{count:,} {split}" for split, count in counts.items()))
 
@@ -218,7 +218,7 @@ def announce_time(planned: PlannedRun) -> None:
     """Log about how long the training will take, and when it will end."""
     seconds = estimate_training(planned, dev_length(planned))
     if seconds is not None:
-        end = datetime.datetime.now() + datetime.timedelta(seconds=seconds)  # local time, for people
+        end = datetime.datetime.now() + datetime.timedelta(seconds=seconds)  # local time, to be shown
         besides = "augmentation, export and timing" if planned.recipe.augment else "export and timing"
         logger.info(
             "Training takes about %s here, until about %s; %s come on top.",

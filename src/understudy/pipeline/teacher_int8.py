@@ -22,7 +22,7 @@ _TOLERANCE = 100.0
 
 
 def export_teacher(teacher: str, folder: Path, *, recipe: Path) -> None:
-    """Export a run's teacher to int8; a teacher that cannot be exported is recorded, and the run goes on.
+    """Export a run's teacher to int8; a failure to export it is recorded, and the run continues.
 
     Args:
         folder: the folder of the run.
@@ -33,7 +33,7 @@ def export_teacher(teacher: str, folder: Path, *, recipe: Path) -> None:
     try:
         if not (target / ARTIFACT).is_file():  # otherwise it was interrupted right after the export
             export(teacher, output_dir=target, recipe=recipe, tolerance=_TOLERANCE, speed=False)
-    except (OSError, MemoryError):  # e.g. a full disk, which says nothing about the teacher
+    except (OSError, MemoryError):  # e.g. a full disk, which is not the teacher's fault
         raise
     except Exception as error:  # anything that the exporter raises
         logger.warning("The teacher cannot be exported to int8, so the run goes on without: %s", error)

@@ -226,7 +226,7 @@ def _answer(handler: Handler) -> Handler:
         except RecursionError:
             return error_response(RequestError(400, "the request is nested too deeply."))
         except ClientDisconnect:
-            return Response(status_code=400)  # nobody reads it
+            return Response(status_code=400)  # the client is gone, so nobody reads it
 
     return answer
 

@@ -38,7 +38,7 @@ def bench(
     see `understudy.timing.rounds`.
 
     Args:
-        models: folders of transformers models, which run in torch, and artifacts, of which all forms run;
+        models: folders of transformers models, which run in torch, and artifacts, all of whose forms run;
             `ARTIFACT:int8` selects one form. Ratios are relative to the first model.
         batches, lengths: texts per forward pass and tokens per text; all combinations are measured.
         threads: threads per forward pass.

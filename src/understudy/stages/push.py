@@ -29,7 +29,7 @@ def push(
     """Upload an artifact or a student to a model repository on the hub, with its model card.
 
     Only the model, its tokenizer, their configuration and the card are uploaded, in one commit. Other files
-    of the repository stay as they are.
+    in the repository are left unchanged.
 
     Args:
         folder: an artifact that `export` or `run` wrote, or a student: a distillation's folder, or a folder

@@ -1,4 +1,4 @@
-"""Training objectives: functions of both models' representations, and what must be captured for them."""
+"""Training objectives: functions of both models' representations, with what must be captured for them."""
 
 from __future__ import annotations
 

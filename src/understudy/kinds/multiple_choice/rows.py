@@ -1,4 +1,4 @@
-"""Rows of multiple choice: a context, optionally a question, and choices of which one is correct."""
+"""Rows of multiple choice: a context, optionally a question, and choices, one of which is correct."""
 
 from __future__ import annotations
 

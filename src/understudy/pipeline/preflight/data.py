@@ -226,7 +226,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _each_label(column: Iterable[Any]) -> Iterator[int]:
-    """Yield the labels of all rows, of which each has one or a list of them."""
+    """Yield the labels of all rows; each row has one label or a list of them."""
     for value in column:
         yield from value if isinstance(value, list) else [value]
 
