@@ -117,7 +117,7 @@ def judge_teacher_int8(summary: Mapping[str, Any], level: Level, tolerate: float
         student["cpu_milliseconds"]["1"] < model["cpu_milliseconds"]["1"],
     )
     if is_good and not is_smaller and not is_faster:
-        return f"The teacher in int8 is smaller and faster than the student: {figures}", True
+        return f"The teacher in int8 is neither larger nor slower than the student: {figures}", True
     return f"For comparison, the teacher in int8: {figures}", False
 
 
