@@ -186,7 +186,9 @@ def test_a_ready_student_that_is_smaller_or_faster_is_preferred(tmp_path: Path) 
     slow = summary(*ready, teacher_int8=exported, megabytes=60)
     slow["models"][-1]["cpu_milliseconds"]["1"] = 25.0
     verdict = judge_student(slow, tmp_path, 2.0)
-    assert verdict.alternative == f"The teacher in int8 is neither larger nor slower than the student: {FIGURES}"
+    assert (
+        verdict.alternative == f"The teacher in int8 is neither larger nor slower than the student: {FIGURES}"
+    )
     assert verdict.prefers_teacher
 
 
