@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from runs import finish, settings_options, students_parser
+from tables import NAMES
 
 RESULTS = Path(__file__).parent / "results" / "budget.json"
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "targets.svg"
@@ -120,10 +121,13 @@ def draw(found: dict[str, Any]) -> None:
                     away = [[score["value"] - score["low"]], [score["high"] - score["value"]]]
                     colour = "0.5" if is_teacher else "C0" if model == run["chosen"] else "C1"
                     axis.errorbar(place, score["value"], away, fmt="o", color=colour, capsize=2)
-                    beside = (6, 4) if len(drawn) % 2 else (6, -18)  # neighbours may overlap
+                    # Teachers below, chosen students above, the others to the left: neighbours may overlap.
+                    beside, side = ((6, -18), "left") if is_teacher else ((6, 6), "left")
+                    if not is_teacher and model != run["chosen"]:
+                        beside, side = (-6, -12), "right"
                     at = (place, score["value"])
-                    axis.annotate(label, at, beside, textcoords="offset points", fontsize=8)
-            axis.set(xscale="log", xlabel=unit, title=task)
+                    axis.annotate(label, at, beside, textcoords="offset points", fontsize=8, ha=side)
+            axis.set(xscale="log", xlabel=unit, title=NAMES[task])
             axis.xaxis.set_major_formatter("{x:g}")
             axis.margins(x=0.25)
         row[0].set_ylabel(metric)
