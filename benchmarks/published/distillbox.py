@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-SHIMS: list[str] = ["four operators of torchvision are declared, whose build for this torch needs CUDA"]
+SHIMS: list[str] = ["two operators of torchvision are declared, whose build for this torch needs CUDA"]
 # torchdistill imports torchvision, which does not load beside a torch without CUDA.
 LIBRARY = torch.library.Library("torchvision", "DEF")
 for name in ("nms", "qnms"):
