@@ -193,7 +193,7 @@ def variant_recipe(full: Recipe, variant: AblationRow, full_dir: Path) -> Recipe
         else:
             training |= _both(intermediate["training"], training)
         values |= {"method": "soft-labels", "soft_labels": {"alpha": 0.0, "training": training}}
-        changed |= {"data.unlabelled": None, "data.labelled_share": None}  # no labels to learn there
+        changed |= {"data.unlabelled": None, "data.labelled_share": None}  # labels alone cannot use them
     return Recipe.from_mapping(apply_settings(values, changed))
 
 
