@@ -56,14 +56,9 @@ def distill(job: dict[str, Any], stage: dict[str, Any], student: Any, moments: l
         moments: gets the CPU time of each update.
     """
     import textbrewer
-    from transformers import AutoModelForSequenceClassification, get_linear_schedule_with_warmup
+    from transformers import get_linear_schedule_with_warmup
 
-    def load(side: str) -> Any:
-        return AutoModelForSequenceClassification.from_pretrained(
-            job[side], attn_implementation="eager", dtype=torch.float32
-        )
-
-    teacher, student = load("teacher").eval(), student or load("student")
+    teacher, student = load_model(job["teacher"]).eval(), student or load_model(job["student"])
     by_layers = stage["name"] == "layers"
 
     def adapt(batch: Any, output: Any) -> dict[str, Any]:
@@ -134,6 +129,15 @@ def matches_of(student: Any, teacher: Any) -> list[dict[str, Any]]:
             }
         )
     return matches
+
+
+def load_model(folder: str) -> Any:
+    """A classifier in fp32, with attention that can be seen."""
+    from transformers import AutoModelForSequenceClassification
+
+    return AutoModelForSequenceClassification.from_pretrained(
+        folder, attn_implementation="eager", dtype=torch.float32
+    )
 
 
 def read_rows(file: str) -> list[dict[str, torch.Tensor]]:

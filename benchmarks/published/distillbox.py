@@ -88,18 +88,12 @@ def distill(job: dict[str, Any], stage: dict[str, Any], student: Any, moments: l
         student: of the stage before, or None to load the job's.
         moments: gets the CPU time of each update.
     """
-    from brewer import read_rows
+    from brewer import load_model, read_rows
     from torch.utils.data import RandomSampler
     from torchdistill.core.distillation import get_distillation_box
     from torchdistill.losses.registry import register_high_level_loss
-    from transformers import AutoModelForSequenceClassification
 
-    def load(side: str) -> Any:
-        return AutoModelForSequenceClassification.from_pretrained(
-            job[side], attn_implementation="eager", dtype=torch.float32
-        )
-
-    teacher, student = load("teacher").eval(), student or load("student")
+    teacher, student = load_model(job["teacher"]).eval(), student or load_model(job["student"])
     by_layers = stage["name"] == "layers"
     compare = layer_loss if by_layers else prediction_loss
 

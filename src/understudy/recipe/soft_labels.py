@@ -22,7 +22,10 @@ def check_soft_labels(recipe: Recipe) -> None:
         }
         given = [name for name, value in idle.items() if value is not None]
         if given:
-            raise RecipeError(f"{given[0]} has no effect: with soft_labels.alpha 0 only labels are learnt.")
+            raise RecipeError(
+                f"{given[0]} has no effect: with soft_labels.alpha 0 only labels are learnt. Leave it out, "
+                "or set a larger alpha."
+            )
     if soft.predictions is not None:
         _check_predictions(recipe)
 
