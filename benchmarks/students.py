@@ -119,7 +119,8 @@ def save_start(recipe: Any, teacher: Path, seed: int, folder: Path) -> None:
     """The student as `distill` draws it from the seed."""
     from transformers import set_seed
 
-    from understudy.models.pretrained import load_config, load_tokenizer, model_labels
+    from understudy.models.heads import model_labels
+    from understudy.models.pretrained import load_config, load_tokenizer
     from understudy.models.student import load_student
 
     labels = model_labels(load_config(str(teacher)), recipe.task_definition)

@@ -10,7 +10,7 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -147,11 +147,16 @@ def seal_of(path: Path) -> Path:
     return path.with_name(path.name + ".sha256")
 
 
-def seal_folder(folder: Path) -> None:
-    """Write the hash of every file of a folder to `seal.json` in it, once all of them are on disk."""
+def seal_folder(folder: Path, without: Collection[str] = ()) -> None:
+    """Write the hash of every file of a folder to `seal.json` in it, once all of them are on disk.
+
+    Args:
+        without: names of folders whose files may change or go.
+    """
     sync_all(folder)
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SEAL)
-    hashes = {path.relative_to(folder).as_posix(): hash_file(path) for path in files}
+    kept = [path for path in files if not set(path.relative_to(folder).parts) & set(without)]
+    hashes = {path.relative_to(folder).as_posix(): hash_file(path) for path in kept}
     write_atomically(folder / SEAL, json.dumps(hashes, indent=2))
 
 

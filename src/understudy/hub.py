@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from understudy.errors import ModelError, closest
+from understudy.errors import ModelError, closest, did_you_mean
 
 
 def split_revision(name: str) -> tuple[str, str | None]:
@@ -43,6 +43,33 @@ def check_model_name(name: str, key: str) -> None:
         raise ModelError(f"{key}: there is no folder {name}.{hint}")
     if not (is_hub_name(bare) or is_hub_name(f"user/{bare}")):
         raise ModelError(f"{key} must be a folder, or a hub name like user/name; got {name!r}.")
+
+
+def check_reachable(name: str, key: str) -> None:
+    """Refuse a folder without a model, and a hub name that is not in the cache if the hub is switched off.
+
+    Args:
+        key: what the model is for, in messages.
+    """
+    bare, revision = split_revision(name)
+    path = Path(bare).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise ModelError(
+                f"{key}: there is no model in the folder {name}: it has no config.json. Give a folder that "
+                "save_pretrained or understudy finetune wrote."
+            )
+        return
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    if constants.HF_HUB_OFFLINE and not isinstance(
+        try_to_load_from_cache(bare, "config.json", revision=revision), str
+    ):
+        beside = [one.parent.name for one in Path().glob("*/config.json")]
+        raise ModelError(
+            f"{key}: {name} is neither a folder here nor in the hub's cache, and HF_HUB_OFFLINE is set."
+            f"{did_you_mean(name, beside)} Give a folder saved with save_pretrained, or unset HF_HUB_OFFLINE."
+        )
 
 
 def is_hub_name(name: str) -> bool:

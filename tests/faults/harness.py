@@ -397,9 +397,13 @@ class Bench:
             code, said = second.wait(300), second.output
             first.go_on()
             tried.kills = 1
-            if code != 2 or "is in use by process" not in " ".join(said.split()):
+            # The first may have been stopped while it read its rows, before it wrote to the folder.
+            came_first = code == 0
+            if not came_first and (code != 2 or "is in use by process" not in " ".join(said.split())):
                 tried.problem = f"the second ended with {code}: {said[-1000:]}"
-            if first.wait(300) != 0:
+            ended = first.wait(300)
+            is_refused = ended == 2 and "holds a finished run" in " ".join(first.output.split())
+            if not (is_refused if came_first else ended == 0):
                 tried.problem = f"the first failed: {first.output[-2000:]}"
             elif tried.problem is None:
                 self._compare(tried, place)

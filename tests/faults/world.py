@@ -346,6 +346,8 @@ def contents(output: Path, timed: Sequence[str] = ()) -> dict[str, str]:
             data = data.replace(str(output).encode(), b"OUTPUT")
         if file.suffix == ".json" and _is_json(data):
             content = _without_times(json.loads(data))
+            if file.name == "seal.json":  # its other files are compared themselves
+                content = sorted(content)  # results have times
             data = json.dumps(_keys(content) if is_timed else content, sort_keys=True).encode()
         elif is_timed:
             data = b"something" if data.strip() else b""

@@ -122,11 +122,23 @@ def test_tables_of_several_seeds(teacher: Path, augmented: Path, encoder: Path, 
     scratch = load_recipe(out / "mrpc" / "without-gd-1" / "recipe.yaml").student
     assert (scratch.init, scratch.model, scratch.hidden_size) == ("random", None, 32)
     before = {file: file.stat().st_mtime_ns for file in out.rglob("*/*/result.json")}
-    understudy.ablate(
-        [teacher], tables=["maps"], student=str(encoder), augmented=augmented, seeds=[1], settings=settings,
-        output_dir=out,
-    )  # fmt: skip
-    assert before == {file: file.stat().st_mtime_ns for file in out.rglob("*/*/result.json")}
+
+    def again() -> dict[Path, int]:
+        understudy.ablate(
+            [teacher], tables=["maps"], student=str(encoder), augmented=augmented, seeds=[1],
+            settings=settings, output_dir=out,
+        )  # fmt: skip
+        return {file: file.stat().st_mtime_ns for file in out.rglob("*/*/result.json")}
+
+    assert again() == before
+    # A damaged run is made again, and no other.
+    damaged = out / "mrpc" / "top-1" / "prediction" / "student" / "tokenizer.json"
+    content = damaged.read_bytes()
+    damaged.write_bytes(content.replace(b"the", b"teh", 1))
+    after = again()
+    assert damaged.read_bytes() == content
+    changed = [file.relative_to(out / "mrpc") for file in before if after[file] != before[file]]
+    assert {file.parts[0] for file in changed} == {"top-1"}
 
 
 def test_procedures_need_what_they_leave_out(teacher: Path, tmp_path: Path) -> None:

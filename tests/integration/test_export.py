@@ -493,7 +493,7 @@ def test_predictions_from_the_shell(shipped: tuple[Path, Path], tmp_path: Path) 
     assert "has no column text; it has sentence. Say which one it is: --column text=" in str(done.exception)
     named = ["predict", folder, "--file", str(tmp_path / "rows.tsv"), "--column"]
     assert run.invoke(app, [*named, "text=sentence"]).stdout.startswith("pos")
-    assert "got 'review'" in str(run.invoke(app, [*named, "review=sentence"]).exception)
+    assert "got 'review=sentence'" in str(run.invoke(app, [*named, "review=sentence"]).exception)
     done = run.invoke(app, ["predict", folder, str(tmp_path / "rows.tsv")])
     assert "To label what is in it: --file" in done.stderr
 

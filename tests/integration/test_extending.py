@@ -44,10 +44,8 @@ class Length(Regression):
     def check(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> dict[str, Any]:
         return {"text": values["text"], "length": float(values["length"])}
 
-    def features(self, labels: Sequence[str] | None, fields: Collection[str]) -> Any:
-        from datasets import Features, Value
-
-        return Features({"text": Value("string"), "length": Value("float64")})
+    def columns(self, fields: Collection[str]) -> dict[str, Any]:
+        return {"text": "text", "length": "number"}
 
     def encode(
         self, batch: Any, reader: Any, names: Sequence[str], labels: Any = None

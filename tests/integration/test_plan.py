@@ -161,7 +161,8 @@ def test_a_plan_that_is_terminated_leaves_nothing_behind(teacher: Path, tmp_path
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     arguments = ["plan", "tinybert-classification"]
-    for name, value in {"teacher": teacher, "data.train": file, "data.dev": file}.items():
+    given = {"teacher": teacher, "data.train": file, "data.dev": file, "student.shape": "2l-16d"}
+    for name, value in given.items():
         arguments += ["--set", f"{name}={value}"]
     command = Command(arguments, before=functools.partial(terminate_inside, str(temporary)))
     assert command.wait(120) == 130

@@ -28,10 +28,11 @@ from understudy.errors import ModelError, OutputError, PreflightError
 from understudy.models.settings import check_teacher
 from understudy.pipeline.estimate import estimate_training
 from understudy.pipeline.preflight.checks import preflight
-from understudy.pipeline.summary import constant_answers, note_constant
+from understudy.pipeline.summary import constant_answers, guess_of_teacher, note_constant
 from understudy.pipeline.teacher_int8 import export_teacher
 from understudy.predictor import Predictor
 from understudy.recipe.load import load_recipe
+from understudy.recipe.recipe import Recipe
 
 pytestmark = pytest.mark.usefixtures("short_timings")
 
@@ -208,9 +209,12 @@ def test_the_report_is_one_whole_page(finished: Path) -> None:
 
 def test_again_nothing_is_made(recipe: Path, finished: Path, caplog: pytest.LogCaptureFixture) -> None:
     before, seconds = times(finished), json.loads((finished / "result.json").read_text())["seconds"]
+    left = finished / "teacher" / "training" / "checkpoint-3"  # interrupted after its result was written
+    left.mkdir(parents=True)
     with caplog.at_level("INFO", logger="understudy"):
         understudy.run(recipe=recipe, output_dir=finished)
     assert "This call took" in caplog.text
+    assert not left.exists()
     assert times(finished) == before
     assert list(seconds) == STAGES
     assert json.loads((finished / "result.json").read_text())["seconds"] == seconds
@@ -378,6 +382,47 @@ def test_a_student_that_says_one_thing_is_not_sold(tmp_path: Path) -> None:
     note = note_constant(who, answer)
     assert note.startswith('The student gives the same answer to every row: "neg".')
     assert constant_answers(file, "test") == {}
+
+
+@pytest.mark.parametrize(
+    ("right", "is_guess"),
+    # Of 100 rows 60 are "neg"; right of "neg" and of "pos".
+    [((60, 0), True), ((36, 22), True), ((54, 16), False), ((60, 12), False)],
+)
+def test_a_teacher_is_compared_with_one_answer(
+    right: tuple[int, int], is_guess: bool, tmp_path: Path
+) -> None:
+    labels = ["neg"] * 60 + ["pos"] * 40
+    other = {"neg": "pos", "pos": "neg"}
+    known = [*range(right[0]), *range(60, 60 + right[1])]
+    rows = [
+        {"split": "dev", "label": label, "against": label if place in known else other[label]}
+        for place, label in enumerate(labels)
+    ]
+    file = tmp_path / "predictions.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = guess_of_teacher(file, "dev", Recipe.from_mapping({"task": "classification"}))
+    assert (found is not None) == is_guess
+    if found is not None:
+        assert found == {"right": sum(right) / 100, "answer": "neg", "share": 0.6}
+
+
+def test_a_teacher_that_gives_every_row_no_label_guesses(tmp_path: Path) -> None:
+    rows = [{"split": "dev", "label": label, "against": []} for label in ([], [], ["a"], ["a", "b"], [])]
+    file = tmp_path / "predictions.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = guess_of_teacher(file, "dev", Recipe.from_mapping({"task": "multi-label"}))
+    assert found == {"right": 0.6, "answer": "no label", "share": 0.6}
+
+
+def test_a_good_teacher_of_a_rare_class_does_not_guess(tmp_path: Path) -> None:
+    rows = [{"split": "dev", "label": "ham", "against": "ham"}] * 95
+    rows += [
+        {"split": "dev", "label": "spam", "against": said} for said in ("ham", "ham", "spam", "spam", "spam")
+    ]
+    file = tmp_path / "predictions.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert guess_of_teacher(file, "dev", Recipe.from_mapping({"task": "classification"})) is None
 
 
 def test_a_teacher_is_told_from_an_encoder(

@@ -195,7 +195,11 @@ class FormMaker:
 
         def harm() -> dict[str, float]:
             """Return the mean squared change of some rows' logits from quantising each part alone."""
-            logger.warning("%s loses too much: looking for the parts that it hurts most", name)
+            logger.warning(
+                "%s loses more than %g points (--tolerance): looking for the parts to keep in fp32",
+                name,
+                self.tolerance,
+            )
             found = {}
             for part in parts:
                 file = make([other for other in parts if other != part])

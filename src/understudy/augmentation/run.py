@@ -23,7 +23,7 @@ from understudy.augmentation.examples import Side
 from understudy.augmentation.replace import Question, Replacement, Variant, draw, vary
 from understudy.augmentation.settings import AugmentSettings
 from understudy.augmentation.words import load_stop_words
-from understudy.data.kind import Kind
+from understudy.data.kind import ColumnType, Kind
 from understudy.files import write_sealed
 
 Row = Mapping[str, Any]
@@ -165,7 +165,18 @@ def shard_schema(kind: Kind, fields: Collection[str]) -> pa.Schema:
         "side": text,
         "replaced": pa.list_(pa.struct({"start": pa.int64(), "old": text, "new": text})),
     }
-    return pa.schema(kind.arrow_columns(fields) | origin)
+    # A changed text has another label where labels are not learnt from, e.g. another similarity.
+    columns = kind.columns(fields if kind.learns_from_labels else kind.inputs)
+    return pa.schema({name: _arrow_type(column) for name, column in columns.items()} | origin)
+
+
+def _arrow_type(column: ColumnType) -> pa.DataType:
+    """Return a column's type in Arrow; labels are names."""
+    if isinstance(column, list):
+        return pa.list_(_arrow_type(column[0]))
+    if isinstance(column, dict):
+        return pa.struct({name: _arrow_type(one) for name, one in column.items()})
+    return {"integer": pa.int64(), "number": pa.float64()}.get(column, pa.string())
 
 
 def write_shard(

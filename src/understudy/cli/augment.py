@@ -10,11 +10,15 @@ from understudy.cli.options import (
     DataOption,
     EngineOption,
     JsonOption,
+    LabelOption,
     OutputOption,
     OverwriteOption,
     RecipeOption,
     SetOption,
     TaskOption,
+    TextOption,
+    TextPairOption,
+    TrainOption,
 )
 
 
@@ -25,6 +29,10 @@ def augment_command(
     ] = None,
     task: TaskOption = None,
     data: DataOption = None,
+    train: TrainOption = None,
+    text: TextOption = None,
+    text_pair: TextPairOption = None,
+    label: LabelOption = None,
     recipe: RecipeOption = None,
     settings: SetOption = None,
     engine: EngineOption = "local",
@@ -36,6 +44,8 @@ def augment_command(
 
     `understudy augment bert-base-uncased --task mrpc --data nyu-mll/glue --output-dir augmented/mrpc`
 
+    Your own file: `--train reviews.csv --text review --label stars` in place of `--task` and `--data`.
+
     Words of several tokens are replaced by their neighbours in word vectors, if you have some:
 
     `understudy augment … --set augment.vectors=glove.6B.300d.txt`
@@ -45,8 +55,13 @@ def augment_command(
     """
     from understudy.cli.checks import check_early
     from understudy.distillation.recipes import augment_recipe
+    from understudy.recipe.load import file_settings, parse_settings
 
-    given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": settings or ()}
+    overrides = {
+        **file_settings(train=train, text=text, text_pair=text_pair, label=label),
+        **parse_settings(settings or ()),
+    }
+    given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": overrides}
     check_early(lambda: augment_recipe(model, **given), output_dir)
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue

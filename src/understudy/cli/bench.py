@@ -35,7 +35,8 @@ def bench_command(
     """
     from understudy.cli.checks import check_timed
 
-    numbers = [_numbers(text, name) for text, name in ((batch, "--batch"), (lengths, "--lengths"))]
+    given = {"--batch": batch, "--lengths": lengths, "--threads": threads}
+    batches, all_lengths, all_threads = (_numbers(text, name) for name, text in given.items())
     check_timed(models)
 
     from understudy.cli.console import people_on_stderr, print_json
@@ -45,9 +46,9 @@ def bench_command(
     with people_on_stderr():
         result = bench(
             models,
-            batches=numbers[0],
-            lengths=numbers[1],
-            threads=_numbers(threads, "--threads"),
+            batches=batches,
+            lengths=all_lengths,
+            threads=all_threads,
             output_dir=output_dir,
         )
         print_bench(result)
@@ -59,6 +60,6 @@ def _numbers(text: str, name: str) -> list[int]:
     parts = text.split(",")
     if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
         raise typer.BadParameter(
-            f"{name} must be whole numbers with commas between, e.g. 1,32; got {text!r}."
+            f"{name} must be whole numbers from 1 on with commas between, e.g. 1,32; got {text!r}."
         )
     return [int(part) for part in parts]

@@ -13,50 +13,81 @@ if TYPE_CHECKING:
 
 def check_early(
     build: Callable[[], Recipe], output_dir: Path | None = None, marks: Sequence[str] | None = None
-) -> None:
+) -> Recipe:
     """Refuse a recipe whose models, files or columns do not exist, and an output folder in use.
 
     Args:
         build: returns the recipe; not called if the extra `train` is not installed.
         marks: a folder with any of these files belongs to this command. Defaults to the usual ones.
+
+    Returns:
+        the recipe.
     """
     from understudy.errors import require
     from understudy.recipe.inputs import check_inputs
     from understudy.workspace.folders import check_free
 
     require("torch")
-    check_inputs(build())
+    recipe = build()
+    check_inputs(recipe)
     # Only the first process checks: a slower one might find files that the first has begun to write.
     if output_dir is not None and os.environ.get("RANK", "0") == "0":
         check_free(output_dir, **({"marks": marks} if marks is not None else {}))
+    return recipe
 
 
-def check_scoring(model: str, *, split: str | None = None, **given: Any) -> None:
-    """Refuse a model or rows to score it on that do not exist.
+def check_rows_early(recipe: Recipe, model: str | None) -> None:
+    """Refuse a model that cannot be loaded, and bad rows in local files.
+
+    Processes of a distributed run leave the rows to the command.
 
     Args:
+        model: the model that the rows are for.
+    """
+    from understudy.hub import check_reachable
+    from understudy.models.settings import teacher_inside
+    from understudy.recipe.inputs import check_values
+
+    model = str(teacher_inside(model)) if model is not None else None
+    if model is not None:
+        check_reachable(model, "the model")
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        check_values(recipe, model)
+
+
+def check_scoring(model: str, *, against: str | None = None, split: str | None = None, **given: Any) -> None:
+    """Refuse models or rows to score them on that do not exist.
+
+    Args:
+        against: the model to compare with, if any.
         split: the split to score, if it is not a development set; its file is then looked for later.
         given: the arguments of `evaluation_recipe`.
     """
     from understudy.artifacts.artifact import split_form
+    from understudy.data.sources import dev_splits
     from understudy.errors import require
     from understudy.hub import check_model_name
-    from understudy.recipe.inputs import check_rows
+    from understudy.recipe.inputs import check_rows, check_values
     from understudy.workspace.recipes import evaluation_recipe, scored_model
 
     require("torch")
     check_model_name(split_form(model)[0], "the model")
-    recipe = evaluation_recipe(scored_model(model), **given)
+    if against is not None:
+        check_model_name(split_form(against)[0], "--against")
+    scored = scored_model(model)
+    recipe = evaluation_recipe(scored, **given)
     data = recipe.data
     if split is None and (data.source or data.dev or data.dev_share):
         check_rows(recipe.task_definition, data, unread=["train"])
+        check_values(recipe, split_form(str(scored))[0], dev_splits(recipe.task_definition, data))
 
 
 def check_timed(models: Sequence[str]) -> None:
     """Refuse models to time that do not exist, and forms that an artifact does not have."""
     from understudy.artifacts.artifact import is_artifact, read_artifact, split_form
     from understudy.errors import require
-    from understudy.hub import check_model_name
+    from understudy.hub import check_model_name, check_reachable
+    from understudy.models.settings import student_inside
     from understudy.workspace.folders import refuse_figures
 
     require("torch")
@@ -67,3 +98,4 @@ def check_timed(models: Sequence[str]) -> None:
             read_artifact(Path(folder).expanduser()).choose(form)
         else:
             check_model_name(folder, "the model")
+            check_reachable(str(student_inside(folder)), "the model")

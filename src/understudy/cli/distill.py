@@ -89,7 +89,7 @@ def distill_command(
     The student is saved in `student/` and loads with plain transformers. After an interruption, run the same
     command again to resume.
     """
-    from understudy.cli.checks import check_early
+    from understudy.cli.checks import check_early, check_rows_early
     from understudy.distillation.recipes import distill_recipe
     from understudy.models.settings import split_students
     from understudy.recipe.load import file_settings, parse_settings
@@ -112,7 +112,8 @@ def distill_command(
     given |= {"task": task, "data": data, "recipe": recipe, "settings": overrides}
     students = split_students(student)
     for name, one in students.items():
-        check_early(partial(distill_recipe, teacher, student=one, **given), output_dir / name)
+        built = check_early(partial(distill_recipe, teacher, student=one, **given), output_dir / name)
+    check_rows_early(built, built.teacher)
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_scores, print_students

@@ -63,7 +63,7 @@ def evaluate_command(
         **parse_settings(settings or ()),
     }
     given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": overrides}
-    check_scoring(model, **given, split=split)
+    check_scoring(model, **given, against=against, split=split)
 
     from understudy.cli.console import people_on_stderr, print_json
     from understudy.cli.summaries import print_scores

@@ -52,7 +52,7 @@ def finetune_command(
 
     The result loads with plain transformers. After an interruption, run the same command again to resume.
     """
-    from understudy.cli.checks import check_early
+    from understudy.cli.checks import check_early, check_rows_early
     from understudy.distillation.recipes import finetune_recipe
     from understudy.recipe.load import file_settings, parse_settings
 
@@ -61,7 +61,8 @@ def finetune_command(
         **parse_settings(settings or ()),
     }
     given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": overrides}
-    check_early(lambda: finetune_recipe(model, **given), output_dir)
+    built = check_early(lambda: finetune_recipe(model, **given), output_dir)
+    check_rows_early(built, built.model)
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_scores

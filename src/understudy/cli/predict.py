@@ -128,6 +128,7 @@ def predict_command(
     if npy is not None:
         with explain_disk_errors(npy, option="--npy", continues=False):
             write_vectors(npy, (answer for _, answer in pairs))
+        typer.echo(f"The vectors are in {npy}", err=True)
     elif output is not None:
         if file is not None and output.exists() and output.samefile(file):
             raise OutputError(f"--output {output} is --file itself. Use another name.")
@@ -160,11 +161,13 @@ def _check_vectors(path: Path, kind: RowKind, *, others: bool) -> None:
 
 def _named(columns: Sequence[str], fields: Sequence[str]) -> dict[str, str]:
     """Parse the `--column FIELD=NAME` options into columns by field."""
-    given = dict(column.partition("=")[::2] for column in columns)
-    wrong = sorted(set(given) - set(fields))
-    if wrong:
-        raise DataError(
-            f"--column must be FIELD=NAME, where FIELD is {' or '.join(fields)} and NAME a column of the "
-            f"file; got {wrong[0]!r} as FIELD. For example: --column {fields[0]}={given[wrong[0]] or 'NAME'}."
-        )
+    given = {}
+    for option in columns:
+        field, _, name = option.partition("=")
+        if field not in fields or not name:
+            raise DataError(
+                f"--column must be FIELD=NAME, where FIELD is {' or '.join(fields)} and NAME a column of the "
+                f"file; got {option!r}. For example: --column {fields[0]}={name or 'NAME'}."
+            )
+        given[field] = name
     return given

@@ -92,8 +92,8 @@ def run_command(
 
     `understudy run teachers/sst2 --target "lose 1 point" --output-dir runs/sst2`
     """
-    from understudy.cli.checks import check_early
-    from understudy.distillation.recipes import preliminary_recipe
+    from understudy.cli.checks import check_early, check_rows_early
+    from understudy.distillation.recipes import find_teacher, preliminary_recipe
     from understudy.models.settings import parse_loss, split_students
     from understudy.recipe.load import file_settings, parse_settings
     from understudy.workspace.folders import STATE
@@ -118,7 +118,8 @@ def run_command(
     students = split_students(student)
     for one in students.values():
         build = partial(preliminary_recipe, model, student=one, settings=overrides, **given)
-        check_early(build, output_dir, (STATE,))
+        early = check_early(build, output_dir, (STATE,))
+    check_rows_early(early, model or find_teacher(early))
     if len(students) > 1 or lose is not None:
         _refuse_several(model, "several students" if lose is None else "this target", check=check, plan=plan)
         names = [one for one in students.values() if one is not None]

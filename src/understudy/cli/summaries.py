@@ -56,6 +56,15 @@ def print_scores(result: StageResult) -> None:
         console.print(f"{content['steps']:,} steps in {content['seconds']['training'] / 60:.1f} minutes")
     if result.output_dir is not None:
         console.print(f"Everything is in {result.output_dir}")
+        if content["stage"] in _NEXT:
+            folder = short_path(result.output_dir)
+            console.print(f"Next: {_NEXT[content['stage']].format(folder)}", soft_wrap=True, highlight=False)
+
+
+_NEXT = {
+    "finetune": "understudy distill {0} --output-dir {0}-student",
+    "distill": "understudy export {0} --output-dir {0}-artifact",
+}
 
 
 def print_students(results: Mapping[str, StageResult]) -> None:
@@ -200,6 +209,11 @@ def _print_distillation(console: Console, content: dict[str, Any]) -> None:
         if len(trials) > 1:
             chosen = ", ".join(f"{key} {value}" for key, value in trials[0]["values"].items())
             console.print(f"{name}: best of {len(trials)} trials on the development set: {chosen}")
+    for who in content.get("constant", ()):
+        console.print(
+            f"[yellow]The {who} gives the same answer to every development row: it has learnt nothing.[/]",
+            highlight=False,
+        )
     student, teacher = content["parameters"]["student"], content["parameters"].get("teacher")
     smaller = f" against {teacher / 1e6:.1f}M: {teacher / student:.1f} times smaller" if teacher else ""
     console.print(f"{student / 1e6:.1f}M parameters{smaller}")

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,7 @@ from tokenizers import Encoding
 from understudy.data.tokens import TextReader
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from datasets import Dataset, Features
+    from datasets import Dataset
     from torch import Tensor
 
     from understudy.data.task import Task
@@ -32,6 +31,8 @@ Encoded = dict[str, list[Any]]
 Prediction = dict[str, Any]
 Logits = Sequence[tuple[NDArray[np.floating], ...]]
 """The model's outputs for each input of a row."""
+ColumnType: TypeAlias = "str | list[ColumnType] | dict[str, ColumnType]"
+"""`text`, `label`, `integer` or `number`; a list of one of them; or several by name."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,14 @@ class RowKind(ABC):
             BadRowError: if the row is invalid.
         """
 
+    @abstractmethod
+    def columns(self, fields: Collection[str]) -> dict[str, ColumnType]:
+        """Return the type of each column of checked rows, except `row`, for a source with these fields."""
+
+    def check_scored(self, rows: Dataset) -> str | None:
+        """Return why development rows cannot be scored, or None."""
+        return None
+
     def placeholder(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> Any:
         """Return a valid label for a row that has none; losses against labels ignore it."""
         return next(iter(ids)) if ids else 0
@@ -231,14 +240,6 @@ class Kind(RowKind):
     has_entities: ClassVar[bool] = False
     picture: ClassVar[str | None] = None
 
-    @abstractmethod
-    def features(self, labels: Sequence[str] | None, fields: Collection[str]) -> Features:
-        """Return the columns of a checked dataset, except `row`, for a source with these fields."""
-
-    @abstractmethod
-    def arrow_columns(self, fields: Collection[str]) -> dict[str, pa.DataType]:
-        """Return the columns of augmented rows, with labels by name."""
-
     def configure(self, config: Any, labels: Sequence[str] | None, teacher_config: Any | None = None) -> None:
         """Write the labels into a model's config.
 
@@ -287,13 +288,6 @@ class Kind(RowKind):
     ) -> Tensor:
         """Return the loss against the teacher's predictions, one value per example; see `label_loss`."""
         raise TypeError(f"{self.name} is not learnt from labels")
-
-    def check_scored(self, rows: Dataset) -> None:
-        """Refuse development rows that cannot be scored.
-
-        Raises:
-            DataError: with the reason.
-        """
 
     @abstractmethod
     def judge(self, task: Task, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]) -> Any:

@@ -23,11 +23,11 @@ from typing import Any
 import datasets
 import numpy as np
 import pyarrow as pa
-from datasets import Dataset, Features, Value
+from datasets import ClassLabel, Dataset, Features, List, Value
 from tqdm.auto import tqdm
 
 from understudy.data.columns import COLUMN_OPTIONS, column_option
-from understudy.data.kind import RowKind
+from understudy.data.kind import ColumnType, RowKind
 from understudy.data.labels import SEPARATOR, fold, is_number, split_labels
 from understudy.data.raw_rows import Problem
 from understudy.data.rows import RowReport, check_row, label_ids, refuse_if_unusable
@@ -99,18 +99,18 @@ def load_data(
                 raise RecipeError(f"data.{name} has no effect without labelled training rows.")
     declared = settings.labels or task.labels or next(iter(sources.values())).labels
     names = tuple(declared) if declared else None
-    if names is None and task.kind.has_named_labels:
+    if names is None and task.rows.has_named_labels:
         first = next(iter(sources.values()))
         names = _discover_labels(task, first.whole or first, labels)
     if "train" in splits and settings.unlabelled is not None:
         # All rows of a batch must have the same fields.
-        read = task.kind.learnt_fields if has_train else task.kind.inputs
+        read = task.rows.learnt_fields if has_train else task.rows.inputs
         sources[UNLABELLED] = unlabelled_source(
-            task.kind,
+            task.rows,
             settings.unlabelled,
             settings.columns,
             [name for name in next(iter(sources.values())).columns if name in read],
-            optional=() if has_train else task.kind.unlabelled_fields,
+            optional=() if has_train else task.rows.unlabelled_fields,
             encoding=settings.encoding,
         )
     checked = {
@@ -126,12 +126,12 @@ def load_data(
             )
     refuse_if_unusable(list(reports.values()), allow_bad=settings.bad_rows == "drop")
     loaded = {split: _open(folder) for split, (folder, _) in checked.items()}
-    _check_lists(task.kind, loaded)
+    _check_lists(task.rows, loaded)
     _check_scored(task, {split: source for split, source in sources.items() if split in splits}, loaded)
     _check_texts(task, next(iter(loaded.values())), next(iter(sources.values())))
     if UNLABELLED in loaded:
         known = [rows for split, rows in loaded.items() if split not in ("train", UNLABELLED)]
-        loaded[UNLABELLED] = _without_known(loaded[UNLABELLED], known, task.kind.group_fields)
+        loaded[UNLABELLED] = _without_known(loaded[UNLABELLED], known, task.rows.group_fields)
         num_used = len(loaded[UNLABELLED])
         if num_used < reports[UNLABELLED].num_kept:
             reports[UNLABELLED] = replace(reports[UNLABELLED], num_used=num_used)
@@ -156,7 +156,7 @@ def load_data(
 def load_unlabelled(task: Task, settings: DataSettings, labels: Sequence[str] | None) -> tuple[Dataset, str]:
     """Load the rows without labels alone, and a hash of their content."""
     assert settings.unlabelled is not None
-    source = unlabelled_source(task.kind, settings.unlabelled, settings.columns, encoding=settings.encoding)
+    source = unlabelled_source(task.rows, settings.unlabelled, settings.columns, encoding=settings.encoding)
     folder, report = _check(task, source, labels, labelled=False)
     refuse_if_unusable([report], allow_bad=settings.bad_rows == "drop")
     return _open(folder), source.key
@@ -189,15 +189,17 @@ def _values(rows: Dataset, fields: Sequence[str]) -> Iterator[tuple[Any, ...]]:
 def _check_scored(task: Task, sources: Mapping[str, Source], loaded: Mapping[str, Dataset]) -> None:
     """Refuse development rows that cannot be scored, e.g. because they lack a field."""
     for split, source in sources.items():
-        missing = [name for name in task.kind.scored_fields if name not in source.columns]
+        missing = [name for name in task.rows.scored_fields if name not in source.columns]
         if missing and split != "train":
             raise DataError(
-                f"{source.name}: rows to score {task.kind} on must have "
-                f"{', '.join(task.kind.scored_fields)}; there is no {missing[0]}. Name its column with "
+                f"{source.name}: rows to score {task.rows} on must have "
+                f"{', '.join(task.rows.scored_fields)}; there is no {missing[0]}. Name its column with "
                 f"{column_option(missing[0])}, or give other rows with --dev."
             )
         if split != "train":
-            task.kind.check_scored(loaded[split])
+            problem = task.rows.check_scored(loaded[split])
+            if problem is not None:
+                raise DataError(problem)
 
 
 def _check_lengths(kind: RowKind, row: dict[str, Any], lengths: dict[str, int]) -> dict[str, Any] | Problem:
@@ -222,7 +224,7 @@ def _check_lists(kind: RowKind, loaded: Mapping[str, Dataset]) -> None:
 
 def _check_texts(task: Task, rows: Dataset, source: Source) -> None:
     """Refuse a text column whose values are all different numbers: it is probably a row number."""
-    for name in task.kind.sentence_fields:
+    for name in task.rows.sentence_fields:
         if name in rows.column_names and len(rows) >= _MANY:
             texts = rows[name][:_MANY]
             if all(map(is_number, texts)) and len(set(texts)) == len(texts):
@@ -253,18 +255,18 @@ def _discover_labels(task: Task, source: Source, model_labels: Sequence[str] | N
         if same_names or found == {str(index) for index in range(len(model_labels))}:
             return tuple(model_labels)
     try:
-        return task.kind.order_labels(found)
+        return task.rows.order_labels(found)
     except DataError as error:
-        column = source.columns[task.kind.label_field]
+        column = source.columns[task.rows.label_field]
         raise DataError(f"{source.name}: column {column!r}: {error}") from None
 
 
 def _distinct_labels(task: Task, source: Source) -> set[str]:
-    column = source.columns[task.kind.label_field]
+    column = source.columns[task.rows.label_field]
     found: set[str] = set()
     num_given = 0  # a row may have several
     for row in source.rows():
-        names = list(task.kind.label_names(row.values.get(column)))
+        names = list(task.rows.label_names(row.values.get(column)))
         num_given += len(names)
         found.update(names)
         if len(found) > MAX_LABELS:
@@ -272,8 +274,14 @@ def _distinct_labels(task: Task, source: Source) -> set[str]:
     # A label that occurs in a single row is in the training rows or in the development rows, never in both.
     if len(found) > max(20, num_given / 2):
         raise _no_label(source, column, found, f"{len(found):,} different values in {num_given:,} rows")
+    if len(found) > 2 and all(map(is_number, found)) and any(float(name) % 1 for name in found):
+        logger.warning(
+            "The labels are numbers (%s …) and are taken as classes. To predict a number, use --task "
+            "regression.",
+            ", ".join(sorted(found, key=float)[:3]),
+        )
     lists = [name for name in found if SEPARATOR in name and set(split_labels(name)) & found]
-    if lists and task.kind.has_plain_labels:
+    if lists and task.rows.has_plain_labels:
         logger.warning(
             "Labels such as %r look like several labels in one cell. If a text may have several, use --task "
             "multi-label.",
@@ -298,7 +306,7 @@ def _check(
     """Check the rows of a source, unless they are in the cache; return their folder there and the report."""
     shape = [
         FORMAT_VERSION,
-        task.kind.name,
+        task.rows.name,
         task.labels,
         source.key,
         source.name,
@@ -334,12 +342,28 @@ def _open(folder: Path) -> Dataset:
     return rows
 
 
+def row_features(kind: RowKind, fields: Collection[str], labels: Sequence[str] | None) -> Features:
+    """Return the columns of checked rows of a source with these fields."""
+    own = {name: _feature(column, labels) for name, column in kind.columns(fields).items()}
+    return Features({"row": Value("int64"), **own})
+
+
+def _feature(column: ColumnType, labels: Sequence[str] | None) -> Any:
+    """Return a column's type as a feature of `datasets`; labels are ids."""
+    if isinstance(column, list):
+        return List(_feature(column[0], labels))
+    if isinstance(column, dict):
+        return {name: _feature(one, labels) for name, one in column.items()}
+    if column == "label" and labels:
+        return ClassLabel(names=list(labels))
+    return Value({"text": "string", "integer": "int64"}.get(column, "float64"))
+
+
 def _write_rows(
     task: Task, source: Source, labels: Sequence[str] | None, folder: Path, *, labelled: bool
 ) -> None:
     """Check a source row by row and write an Arrow file; the folder is created atomically."""
-    own = task.kind.features(labels, list(source.columns))
-    features = Features({"row": Value("int64"), **own})
+    features = row_features(task.rows, list(source.columns), labels)
     ids = label_ids(labels, task.labels) if labels else None
     report = RowReport(source.name)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -353,9 +377,9 @@ def _write_rows(
             reading = tqdm(source.rows(), desc="Checking", unit=" rows", leave=False, delay=1, disable=None)
             for number, raw in enumerate(reading):
                 report.num_read += 1
-                row = check_row(task.kind, raw, source.columns, ids, labelled=labelled)
+                row = check_row(task.rows, raw, source.columns, ids, labelled=labelled)
                 if isinstance(row, dict):
-                    row = _check_lengths(task.kind, row, lengths)
+                    row = _check_lengths(task.rows, row, lengths)
                 if not isinstance(row, dict):
                     report.add(raw.where, row)
                     continue
@@ -391,7 +415,7 @@ def announce(data: TaskData) -> None:
     """Log the encodings, columns and labels that are used, and what was left out or looks odd."""
     for file, encoding in data.encodings.items():
         logger.info(
-            "%s is %s, not UTF-8, and is read as such. If its letters are wrong, set data.encoding.",
+            "%s is %s, not UTF-8, and is read as such. If its letters are wrong: --set data.encoding=….",
             file,
             encoding_name(encoding),
         )

@@ -32,11 +32,11 @@ def is_encoding(name: str) -> bool:
     return True
 
 
-def choose_encoding(path: Path, given: str | None = None, *, setting: str = "data.encoding") -> str:
+def choose_encoding(path: Path, given: str | None = None, *, setting: str = "--set data.encoding=") -> str:
     """Return the encoding that the user gives, otherwise the one detected from the file's bytes.
 
     Args:
-        setting: the setting to name in the message about bytes that are not text.
+        setting: how the user gives an encoding, for the message about bytes that are not text.
     """
     if given is not None:
         return given
@@ -45,8 +45,8 @@ def choose_encoding(path: Path, given: str | None = None, *, setting: str = "dat
             return find_encoding(file)
     except ValueError as error:
         raise DataError(
-            f"{path} {error}. Name its encoding with {setting}, e.g. cp1251, gb18030 or shift_jis, or save "
-            "it as UTF-8."
+            f"{path} {error}. Save it as UTF-8, or name its encoding (cp1251, gb18030, shift_jis …), e.g. "
+            f"{setting}cp1251."
         ) from None
 
 
@@ -61,7 +61,7 @@ def find_encoding(file: BinaryIO, *, limit: int | None = None) -> str:
         limit: decide by this many bytes from the start.
 
     Raises:
-        ValueError: if most letters are outside of ASCII, so that it is neither of the two.
+        ValueError: if it is no text, or most letters are outside of ASCII, so that it is neither of the two.
     """
     start = file.read(2)
     for mark, name in _BYTE_ORDER_MARKS:
@@ -76,14 +76,17 @@ def find_encoding(file: BinaryIO, *, limit: int | None = None) -> str:
     except UnicodeDecodeError:
         file.seek(0)
     lenient = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-    num_valid = num_broken = num_letters = 0
+    num_valid = num_broken = num_letters = num_nulls = 0
     for block, is_last in _blocks(file, limit):
         text = lenient.decode(block, is_last)
         num_valid += len(_NOT_ASCII.findall(text))
         num_broken += len(_ESCAPED.findall(text))
         num_letters += len(block.translate(None, _NOT_LETTERS))
+        num_nulls += block.count(0)
     if num_valid > num_broken:
         return "utf-8"
+    if num_nulls:
+        raise ValueError("is not a text file: it has null bytes")
     if num_broken > num_letters:
         raise ValueError("is neither UTF-8 nor Windows-1252: most of its letters are outside of ASCII")
     return "cp1252"

@@ -19,7 +19,8 @@ from understudy.data.settings import DataSettings, without_unlabelled
 from understudy.errors import RecipeError
 from understudy.evaluation.score import predict_logits
 from understudy.files import is_whole, write_sealed
-from understudy.models.pretrained import load_config, load_model, load_tokenizer, model_labels
+from understudy.models.heads import model_labels
+from understudy.models.pretrained import load_config, load_model, load_tokenizer
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
 from understudy.workspace.hashes import hash_model

@@ -104,6 +104,8 @@ def augment_recipe(
     settings: Sequence[str] | Mapping[str, Any],
 ) -> Recipe:
     """Build the recipe of an augmentation from a command's arguments."""
+    if task is None and recipe is None and "data.train" in parse_settings(settings):
+        task = DEFAULT_KIND
     given = without_none({"augment.model": model, "data.source": data})
     return build_recipe("augment", given, task=task, recipe=recipe, settings=settings)
 

@@ -23,7 +23,8 @@ from understudy.data.unlabelled import epoch_places
 from understudy.errors import RecipeError
 from understudy.evaluation.score import EvaluationSplit, prepare_split
 from understudy.models.cut import Cut
-from understudy.models.pretrained import check_max_length, load_config, load_tokenizer, model_labels
+from understudy.models.heads import model_labels
+from understudy.models.pretrained import check_max_length, load_config, load_tokenizer
 from understudy.models.student import load_student
 from understudy.recipe.class_weights import ClassWeights
 from understudy.recipe.recipe import Recipe

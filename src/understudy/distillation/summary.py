@@ -74,6 +74,11 @@ def summarize_distillation(
             "against": {"model": recipe.teacher, **score_content(scores["teacher"])},
             **compare(task, scores["student"], scores["teacher"]),
         }
+    constant = [
+        who
+        for who, splits in scores.items()
+        if task.rows.has_named_labels and _is_constant(next(iter(splits.values())))
+    ]
     found = {name: read_part(output_dir / name) for name in STAGES}
     stages = {name: content for name, content in found.items() if content is not None}
     content = {
@@ -89,11 +94,18 @@ def summarize_distillation(
         "parameters": {who: model.num_parameters() for who, model in models.items()},
         "stages": stages,
         **({"labels_from": labels_from(recipe)} if labels_from(recipe) else {}),
+        **({"constant": constant} if constant else {}),
         "seed": recipe.seed,
         "hashes": dict(hashes),
         "versions": versions(),
     }
     return content, scores
+
+
+def _is_constant(score: Score) -> bool:
+    """Return whether a model gives the same answer to every row."""
+    values = score.predictions.values
+    return len(values) > 1 and len({str(value) for value in values}) == 1
 
 
 def _as_the_teacher_reads(

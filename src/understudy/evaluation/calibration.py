@@ -40,7 +40,7 @@ class Calibration:
     """How far a model's probabilities can be trusted, before and after the temperature.
 
     Attributes:
-        temperature: divides the logits.
+        temperature: divides the logits; 1 if none lowers the error on decisions that it was not fitted on.
         num_rows, num_decisions: what it was fitted on; a row of several labels has several decisions.
         error_before, error_after: the expected calibration error. After is measured on decisions that the
             temperature was not fitted on.
@@ -86,13 +86,16 @@ def calibrate(
     correct = logits_NC.argmax(axis=-1) == classes_N
     before = softmax(logits_NC).max(axis=-1)
     after = softmax(logits_NC / others[:, None]).max(axis=-1)
+    error_before, error_after = (expected_calibration_error(one, correct) for one in (before, after))
+    if error_after > error_before:
+        temperature, after, error_after = 1.0, before, error_before
     shipped = softmax(logits_NC / temperature).max(axis=-1)
     return Calibration(
         temperature=temperature,
         num_rows=len(classes_N) if num_rows is None else num_rows,
         num_decisions=len(classes_N),
-        error_before=expected_calibration_error(before, correct),
-        error_after=expected_calibration_error(after, correct),
+        error_before=error_before,
+        error_after=error_after,
         bins_before=reliability(before, correct),
         bins_after=reliability(after, correct),
         answered=answered(shipped, correct),

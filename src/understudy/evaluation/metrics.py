@@ -25,7 +25,7 @@ from scipy import stats
 from seqeval.metrics.sequence_labeling import get_entities
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-from understudy.errors import RecipeError
+from understudy.errors import RecipeError, did_you_mean
 
 Outcomes = NDArray[np.float64]
 Metric = Callable[[Outcomes], float]
@@ -131,7 +131,9 @@ METRICS: Mapping[str, Metric] = {
 def own_metric(name: str, allowed: Sequence[str]) -> Metric:
     """Look up a metric for a kind with its own metrics."""
     if name not in allowed:
-        raise RecipeError(f"metric must be one of {', '.join(allowed)}; got {name!r}.")
+        raise RecipeError(
+            f"metric must be one of {', '.join(allowed)}; got {name!r}.{did_you_mean(name, allowed)}"
+        )
     return METRICS[name]
 
 
@@ -150,7 +152,9 @@ def find_metric(name: str, *, of: str) -> Metric:
         return ours[name]
     allowed = [*ours, *_scorer_names(of)]
     if name not in allowed:
-        raise RecipeError(f"metric must be one of {', '.join(allowed)}; got {name!r}.")
+        raise RecipeError(
+            f"metric must be one of {', '.join(allowed)}; got {name!r}.{did_you_mean(name, allowed)}"
+        )
     scorer = sklearn.metrics.get_scorer(name)
     given = _GivenNumbers() if of == "numbers" else _GivenClasses()
 

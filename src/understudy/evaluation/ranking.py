@@ -8,23 +8,12 @@ import numpy as np
 import sklearn.metrics
 from numpy.typing import NDArray
 
-from understudy.errors import RecipeError
+from understudy.data.queries import group_rows
+from understudy.errors import RecipeError, did_you_mean
 from understudy.evaluation.metrics import Metric, Outcomes
 
 DEPTH = 10
 RELEVANT = 0.5
-
-
-def group_rows(queries: Sequence[str], labels: NDArray[np.float64]) -> list[NDArray[np.int64]]:
-    """Return the rows of each query, in the order in which queries occur.
-
-    Queries whose passages all have the same label are left out: every order is equally right.
-    """
-    places: dict[str, list[int]] = {}
-    for place, query in enumerate(queries):
-        places.setdefault(query, []).append(place)
-    groups = [np.array(group) for group in places.values()]
-    return [group for group in groups if np.ptp(labels[group]) > 0]
 
 
 def rank_outcomes(
@@ -62,5 +51,8 @@ RANK_METRICS: Mapping[str, Metric] = {function.__name__: function for function i
 def find_rank_metric(name: str) -> Metric:
     """Look up a metric of rankings."""
     if name not in RANK_METRICS:
-        raise RecipeError(f"metric must be one of {', '.join(RANK_METRICS)}; got {name!r}.")
+        raise RecipeError(
+            f"metric must be one of {', '.join(RANK_METRICS)}; got {name!r}."
+            f"{did_you_mean(name, RANK_METRICS)}"
+        )
     return RANK_METRICS[name]

@@ -12,7 +12,7 @@ import numpy as np
 import sklearn.metrics
 from numpy.typing import NDArray
 
-from understudy.errors import RecipeError
+from understudy.errors import RecipeError, did_you_mean
 from understudy.evaluation.metrics import Metric, Outcomes, pearson, spearman
 
 Vectors = NDArray[np.floating]
@@ -137,5 +137,8 @@ VECTOR_METRICS: Mapping[str, Metric] = {
 def find_vector_metric(name: str) -> Metric:
     """Look up a metric of pairs of vectors."""
     if name not in VECTOR_METRICS:
-        raise RecipeError(f"metric must be one of {', '.join(VECTOR_METRICS)}; got {name!r}.")
+        raise RecipeError(
+            f"metric must be one of {', '.join(VECTOR_METRICS)}; got {name!r}."
+            f"{did_you_mean(name, VECTOR_METRICS)}"
+        )
     return VECTOR_METRICS[name]

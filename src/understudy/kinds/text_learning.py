@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from datasets import ClassLabel, Dataset, Features, Value
+from datasets import Dataset
 from numpy.typing import NDArray
 
 from understudy.augmentation.examples import Side, change_text, plain_side
@@ -21,14 +19,6 @@ from understudy.kinds.texts import TextRows
 
 class TextKind(TextRows, Kind):
     """One text or a pair of texts with one label."""
-
-    def features(self, labels: Sequence[str] | None, fields: Collection[str]) -> Features:
-        texts = {name: Value("string") for name in self.learnt_fields if name in fields}
-        return Features({**texts, "label": ClassLabel(names=list(labels)) if labels else Value("float64")})
-
-    def arrow_columns(self, fields: Collection[str]) -> dict[str, pa.DataType]:
-        texts = {name: pa.string() for name in self.learnt_fields if name in fields}
-        return {**texts, "label": pa.string() if self.has_named_labels else pa.float64()}
 
     def predict(self, logits_BC: NDArray[Any]) -> NDArray[Any]:
         """Return the prediction for each row, in the same form as its label."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from understudy.data.columns import column_option
 from understudy.data.encodings import TRUNCATED, are_truncated, model_columns, with_lengths
-from understudy.data.kind import Batch, Encoded, Reading, Row, RowKind
+from understudy.data.kind import Batch, ColumnType, Encoded, Reading, Row, RowKind
 from understudy.data.labels import is_number
 from understudy.data.rows import BadRowError, check_text
 from understudy.data.tokens import TextReader
@@ -63,6 +63,10 @@ class TextRows(RowKind):
             "score", "rating", "y", "answer",
         ),
     }  # fmt: skip
+
+    def columns(self, fields: Collection[str]) -> dict[str, ColumnType]:
+        texts: dict[str, ColumnType] = {name: "text" for name in self.learnt_fields if name in fields}
+        return {**texts, "label": "label" if self.has_named_labels else "number"}
 
     def check_texts(self, values: Mapping[str, Any]) -> Row:
         """Check the texts of a row."""

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from safetensors.torch import save_file
@@ -27,6 +27,7 @@ from transformers import PreTrainedModel
 
 from understudy.errors import ModelError, RecipeError
 from understudy.models.families import Family, LayerParts, family_of, known_families, own_sizes
+from understudy.models.layer_map import choose_layers
 from understudy.models.pretrained import load_tensors_beside
 from understudy.models.settings import LayerChoice
 
@@ -99,37 +100,6 @@ def saved_cut(student: str) -> Cut | None:
         axis, layer = place.split(".")
         kept[axis, int(layer)] = tensor
     return Cut(layers, hidden, kept, sizes, tokens)
-
-
-def choose_layers(choice: LayerChoice | Sequence[int], num_layers: int, num_source: int) -> tuple[int, ...]:
-    """Return the source layers, counted from 1, that become the student's layers 1, 2, …
-
-    >>> choose_layers("first", 3, 12), choose_layers("spaced", 3, 12), choose_layers("last", 3, 12)
-    ((1, 2, 3), (4, 8, 12), (10, 11, 12))
-    """
-    if not isinstance(choice, str):
-        layers = tuple(choice)
-        if len(layers) != num_layers or any(not 1 <= layer <= num_source for layer in layers):
-            raise RecipeError(
-                f"student.layers must name one of {num_source} layers for each of the student's "
-                f"{num_layers}; got {list(layers)}."
-            )
-        return layers
-    if choice not in get_args(LayerChoice):
-        raise RecipeError(
-            f"student.layers must be {', '.join(get_args(LayerChoice))} or a list; got {choice!r}."
-        )
-    if num_layers > num_source:
-        raise RecipeError(
-            f"a student of {num_layers} layers cannot be cut from a model of {num_source}. Choose fewer "
-            "layers (--student), or list them in student.layers, where a layer may be repeated."
-        )
-    if choice == "first":
-        return tuple(range(1, num_layers + 1))
-    if choice == "last":
-        return tuple(range(num_source - num_layers + 1, num_source + 1))
-    # Half a layer is rounded up, as in the uniform layer map.
-    return tuple((2 * m * num_source + num_layers) // (2 * num_layers) for m in range(1, num_layers + 1))
 
 
 def cut_weights(

@@ -1,4 +1,4 @@
-"""Layer maps from student to teacher: g(m) of TinyBERT Eq. 6, and Patient KD's sets."""
+"""Layer maps from student to teacher: g(m) of TinyBERT Eq. 6, Patient KD's sets, and the layers of a cut."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from understudy.errors import RecipeError
+from understudy.models.settings import LayerChoice
 
 MapName = Literal["uniform", "top", "bottom", "skip", "last"]
 
@@ -69,3 +70,34 @@ def _checked(layers: tuple[int, ...], student: int, teacher: int) -> tuple[int, 
     if list(layers) != sorted(layers):
         raise RecipeError(f"layer_map must not go back; got {list(layers)}, sorted {sorted(layers)}.")
     return layers
+
+
+def choose_layers(choice: LayerChoice | Sequence[int], num_layers: int, num_source: int) -> tuple[int, ...]:
+    """Return the source layers, counted from 1, that become the student's layers 1, 2, …
+
+    >>> choose_layers("first", 3, 12), choose_layers("spaced", 3, 12), choose_layers("last", 3, 12)
+    ((1, 2, 3), (4, 8, 12), (10, 11, 12))
+    """
+    if not isinstance(choice, str):
+        layers = tuple(choice)
+        if len(layers) != num_layers or any(not 1 <= layer <= num_source for layer in layers):
+            raise RecipeError(
+                f"student.layers must name one of {num_source} layers for each of the student's "
+                f"{num_layers}; got {list(layers)}."
+            )
+        return layers
+    if choice not in get_args(LayerChoice):
+        raise RecipeError(
+            f"student.layers must be {', '.join(get_args(LayerChoice))} or a list; got {choice!r}."
+        )
+    if num_layers > num_source:
+        raise RecipeError(
+            f"a student of {num_layers} layers cannot be cut from a model of {num_source}. Choose fewer "
+            "layers (--student), or list them in student.layers, where a layer may be repeated."
+        )
+    if choice == "first":
+        return tuple(range(1, num_layers + 1))
+    if choice == "last":
+        return tuple(range(num_source - num_layers + 1, num_source + 1))
+    # Half a layer is rounded up, as in the uniform layer map.
+    return tuple((2 * m * num_source + num_layers) // (2 * num_layers) for m in range(1, num_layers + 1))

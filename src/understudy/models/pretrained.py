@@ -19,13 +19,14 @@ from torch import Tensor
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.utils.hub import cached_file
 
-from understudy.data.kind import Kind, RowKind
+from understudy.data.kind import Kind
 from understudy.data.labels import check_labels, named_labels
 from understudy.data.task import Task
 from understudy.data.tokens import PAD_TO_MULTIPLE_OF
 from understudy.errors import ModelError, did_you_mean
 from understudy.hub import split_revision
 from understudy.models.families import num_positions
+from understudy.models.heads import has_head_for
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +77,11 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
             f"{model!r} has no tokenizer that can be loaded: {error}\nSave it beside the model with "
             "tokenizer.save_pretrained."
         ) from error
+    if len(tokenizer) <= len(set(tokenizer.all_special_tokens)):  # what transformers makes without files
+        raise ModelError(
+            f"{model!r} has no tokenizer: tokenizer.json, vocab.txt or the like is missing. Save it beside "
+            "the model with tokenizer.save_pretrained."
+        )
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ModelError(
             f"{model!r} has a slow tokenizer ({type(tokenizer).__name__}); a fast one is needed for "
@@ -126,22 +132,6 @@ def check_max_length(
             f"{key} is {max_length}, and the model reads at most {limit} tokens. Use "
             f"--set {key}={limit} or less."
         )
-
-
-def has_head_for(config: Any, task: Task | RowKind) -> bool:
-    """Return whether a checkpoint was saved with a head of the task's kind, or needs none."""
-    kind = task.rows if isinstance(task, Task) else task
-    if not kind.needs_head:
-        return True
-    suffix = task.auto_class.removeprefix("AutoModel")
-    return any(name.endswith(suffix) for name in config.architectures or ())
-
-
-def model_labels(config: Any, task: Task) -> tuple[str, ...] | None:
-    """Return the label names of a fine-tuned model; None if it has no such head or does not name them."""
-    if not task.kind.has_named_labels or not has_head_for(config, task):
-        return None
-    return named_labels(config.id2label)
 
 
 def load_model(

@@ -42,7 +42,7 @@ class Projections(nn.Module):
         if kind == "none" and student_size != teacher_size:
             raise RecipeError(
                 f"projection is none, and the student's width of {student_size} is not its teacher's "
-                f"{teacher_size}. Use shared or per-layer."
+                f"{teacher_size}. Use shared or per-layer, e.g. --set patient.projection=shared."
             )
         count = {"shared": 1, "per-layer": num_states, "none": 0}[kind]
         self.linears = nn.ModuleList(nn.Linear(student_size, teacher_size) for _ in range(count))

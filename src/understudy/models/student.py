@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from understudy.data.task import Task
 from understudy.errors import ModelError, RecipeError
-from understudy.models.cut import Cut, choose_layers, cut_weights, saved_cut
+from understudy.models.cut import Cut, cut_weights, saved_cut
 from understudy.models.families import (
     GENERIC,
     family_of,
@@ -26,6 +26,7 @@ from understudy.models.families import (
     own_sizes,
 )
 from understudy.models.fit import fit_layers
+from understudy.models.layer_map import choose_layers
 from understudy.models.pretrained import (
     build_model,
     load_config,

@@ -14,6 +14,7 @@ from understudy.distillation.recipes import distill_recipe
 from understudy.errors import OutputError, RecipeError
 from understudy.evaluation.bootstrap import Estimate, estimate_runs
 from understudy.evaluation.metrics import Outcomes
+from understudy.files import SEAL, is_whole_folder, seal_folder
 from understudy.kinds.tasks import get_task
 from understudy.models.families import own_sizes
 from understudy.models.pretrained import load_config
@@ -24,7 +25,7 @@ from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
 from understudy.report.charts import intervals
 from understudy.stages.distill import distill_from_recipe
-from understudy.workspace.folders import INTERMEDIATE, RECIPE, RESULT
+from understudy.workspace.folders import INTERMEDIATE, RECIPE, RESULT, TRAINING_FOLDER
 from understudy.workspace.hashes import hash_model, versions
 from understudy.workspace.lock import only_process_in
 from understudy.workspace.recipes import saved_recipe
@@ -132,8 +133,12 @@ def _full_recipe(
 
 
 def _finish(full: Recipe, variant: AblationRow, output_dir: Path, full_dir: Path) -> dict[str, Any]:
-    """Return the result of a variant's run, running it first if needed."""
-    file, wanted = output_dir / RESULT, variant_recipe(full, variant, full_dir)
+    """Return the result of a variant's run, running it first if needed, or if its files are damaged."""
+    file, seal, wanted = output_dir / RESULT, output_dir / SEAL, variant_recipe(full, variant, full_dir)
+    if file.is_file() and seal.is_file() and not is_whole_folder(output_dir):
+        logger.warning("%s is not what was written, so it is made again.", output_dir)
+        file.unlink()
+        seal.unlink()
     if not file.is_file():
         logger.info("%s: %s", full.task, output_dir.name)
         distill_from_recipe(wanted, output_dir)
@@ -143,6 +148,8 @@ def _finish(full: Recipe, variant: AblationRow, output_dir: Path, full_dir: Path
         raise OutputError(
             f"{output_dir} holds a run with other settings or of another teacher. Use another --output-dir."
         )
+    if not seal.is_file():
+        seal_folder(output_dir, without=(TRAINING_FOLDER,))
     return content
 
 

@@ -22,7 +22,8 @@ from understudy.errors import ModelError, PreflightError, RecipeError
 from understudy.files import remove_half_written, write_atomically
 from understudy.kinds import get_kind, kind_names
 from understudy.kinds.tasks import get_task
-from understudy.models.pretrained import has_head_for, load_config
+from understudy.models.heads import has_head_for
+from understudy.models.pretrained import load_config
 from understudy.models.settings import teacher_inside
 from understudy.pipeline.estimate import estimate_training
 from understudy.pipeline.messages import show_messages
@@ -47,6 +48,7 @@ from understudy.workspace.folders import (
     STATE,
     check_apart,
     check_free,
+    remove_leftovers,
 )
 from understudy.workspace.hashes import hash_model
 from understudy.workspace.lock import one_at_a_time
@@ -306,6 +308,7 @@ def _make(stage: Stage, output_dir: Path, place: str) -> bool:
     wanted |= {f"{stage.name}/{part}": _digest(inputs()) for part, inputs in stage.parts.items()}
     same = state.get(stage.name) == wanted[stage.name]
     if same and (output_dir / stage.finished).exists():
+        remove_leftovers(output_dir / stage.name)  # in case it was interrupted after writing its result
         _check_model(stage, output_dir)
         return False
     logger.info("%s %s", place, stage.title)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,7 @@ from understudy.workspace.folders import ARTIFACT_FOLDER, BENCH, EVALUATION, RES
 from understudy.workspace.hashes import versions
 from understudy.workspace.predictions import PREDICTIONS, read_predictions
 
+_SLIGHT = 0.2  # below this, Cohen's kappa is called slight agreement
 _AGREEMENT = "Scores are agreement with the teacher: there are no development labels."
 
 # The figures of a model by batch size, and their names in a benchmark.
@@ -79,6 +81,7 @@ def summarize(recipe: Recipe, folder: Path) -> dict[str, Any]:
         "agreement": evaluation.get("agreement", {}),
         "counts": {**distilled["counts"], **evaluation["counts"]},
         "constant": list(constant),
+        "teacher_guess": guess_of_teacher(folder / EVALUATION / PREDICTIONS, split, recipe),
         "notes": [
             *(note_constant(who, answer) for who, answer in constant.items()),
             *([_AGREEMENT] if distilled.get("labels_from") == "teacher" else []),
@@ -117,6 +120,35 @@ def constant_answers(file: Path, split: str) -> dict[str, str]:
         if len(answers) == 1 and len(rows) > 1 and not isinstance(rows[0][name], float):
             found[who] = answers.pop()
     return found
+
+
+def guess_of_teacher(file: Path, split: str, recipe: Recipe) -> dict[str, Any] | None:
+    """Return how a teacher compares with always giving the most frequent label, if it is hardly better.
+
+    None for kinds whose rows do not have named labels as a whole.
+    """
+    kind = recipe.task_definition.rows
+    if not kind.has_named_labels or kind.is_per_token:
+        return None
+    rows = [
+        [_answer(row[name]) for name in (kind.label_field, "against")]
+        for row in read_predictions(file, split)
+    ]
+    labels, answers = (Counter(column) for column in zip(*rows, strict=True))
+    right = sum(label == answer for label, answer in rows) / len(rows)
+    answer, count = labels.most_common(1)[0]
+    share = count / len(rows)
+    chance = 2 * (share * (1 - share) / len(rows)) ** 0.5
+    # Of a rare class a good teacher may find half, and be right hardly more often than one answer.
+    by_chance = sum(labels[name] * answers[name] for name in labels) / len(rows) ** 2
+    kappa = (right - by_chance) / (1 - by_chance) if by_chance < 1 else 0.0
+    is_guess = right <= share + chance and kappa < _SLIGHT
+    return {"right": right, "answer": answer, "share": share} if is_guess else None
+
+
+def _answer(given: str | list[str]) -> str:
+    """Return a label, or several as one string."""
+    return given if isinstance(given, str) else ", ".join(given) or "no label"
 
 
 def note_constant(who: str, answer: str) -> str:

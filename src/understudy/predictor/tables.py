@@ -61,7 +61,7 @@ def read_file(
     if encoding is not None and not is_encoding(encoding):
         raise DataError(f"--encoding must be a text encoding of Python, e.g. cp1252; got {encoding!r}.")
     try:
-        encoding = choose_encoding(file, encoding, setting="--encoding")
+        encoding = choose_encoding(file, encoding, setting="--encoding ")
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror or error}.") from None
     if not is_table(file):

@@ -6,6 +6,7 @@ Commands do this first, so that a mistake is refused at once.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,11 +21,14 @@ from understudy.data.sources import (
 )
 from understudy.data.task import Task
 from understudy.data.unlabelled import unlabelled_files, unlabelled_source
-from understudy.errors import RecipeError
+from understudy.errors import RecipeError, UnderstudyError
 from understudy.files import check_text_source
 from understudy.hub import check_model_name
+from understudy.models.heads import model_labels, read_head
+from understudy.models.layer_map import choose_layers
 from understudy.models.settings import StudentSettings, check_start, check_teacher, check_width, parse_shape
 from understudy.recipe.recipe import Recipe
+from understudy.recipe.resolve import resolve_paths
 
 
 def check_planned(recipe: Recipe) -> None:
@@ -85,8 +89,56 @@ def check_inputs(recipe: Recipe) -> None:
         unlabelled_source(rows, data.unlabelled, data.columns, encoding=data.encoding)
 
 
+def check_values(recipe: Recipe, model: str | None, splits: Sequence[str] | None = None) -> None:
+    """Read the rows of local files and refuse bad ones.
+
+    Checked rows are cached, so a command that reads them afterwards does not check them again.
+
+    Args:
+        model: the model that the rows are for; its config has its labels.
+        splits: what the command reads. Defaults to the training rows and the development sets.
+    """
+    data = recipe.data
+    has_dev = any(one is not None for one in (data.source, data.dev, data.dev_share))
+    if recipe.task is None or not (has_dev or splits) or _is_elsewhere(recipe.task_definition, data):
+        return
+    labels = None
+    if recipe.task_definition.rows.has_named_labels:
+        head = read_head(Path(model).expanduser()) if model is not None else None
+        if head is None:
+            return  # on the hub, or broken: its labels are not known
+        labels = model_labels(head, recipe.task_definition)
+    from understudy.data.load import load_data  # takes a second
+
+    recipe = resolve_paths(recipe)
+    messages = logging.getLogger("understudy")
+    level = messages.level
+    messages.setLevel(logging.ERROR)  # warnings come when the command reads the rows
+    try:
+        wanted = splits or ("train", *dev_splits(recipe.task_definition, recipe.data))
+        load_data(recipe.task_definition, recipe.data, wanted, labels=labels)
+    except UnderstudyError:
+        raise
+    except Exception:
+        return  # e.g. of a full disk: the command comes across it too, and says what to do
+    finally:
+        messages.setLevel(level)
+
+
+def _is_elsewhere(task: Task, data: DataSettings) -> bool:
+    """Return whether rows come from the hub, or from a copy of it, which takes a second to open."""
+    if data.source is None:
+        return False
+    place = Path(data.source).expanduser()
+    is_path = place.exists() or data.source.startswith((".", "/", "~"))
+    return is_dataset_copy(task, place) or not is_path
+
+
 def check_heads(student: StudentSettings, teacher: str | None) -> None:
-    """Refuse a width that does not fit the heads of the student, which are its teacher's unless given."""
+    """Refuse a student whose width does not fit its heads, or that has more layers than it is cut from.
+
+    A student has its teacher's heads unless they are given.
+    """
     sizes = (parse_shape(student.shape) if student.shape is not None else {}) | student.sizes
     source = student.source or teacher
     if source is None or "hidden_size" not in sizes:
@@ -95,10 +147,13 @@ def check_heads(student: StudentSettings, teacher: str | None) -> None:
         config = json.loads((Path(source).expanduser() / "config.json").read_text("utf-8"))
     except (OSError, ValueError):
         return  # on the hub, or broken, which is reported when it is loaded
-    own = config.get("num_attention_heads") if isinstance(config, dict) else None
-    heads = sizes.get("num_attention_heads", own)
+    own = config if isinstance(config, dict) else {}
+    heads = sizes.get("num_attention_heads", own.get("num_attention_heads"))
     if isinstance(heads, int) and heads > 0:
         check_width(sizes["hidden_size"], heads)
+    layers, num_source = sizes.get("num_hidden_layers"), own.get("num_hidden_layers")
+    if student.start == "cut" and layers is not None and isinstance(num_source, int):
+        choose_layers(student.layers or "spaced", layers, num_source)
 
 
 def check_rows(task: Task, data: DataSettings, *, unread: Sequence[str] = ()) -> None:
@@ -108,14 +163,13 @@ def check_rows(task: Task, data: DataSettings, *, unread: Sequence[str] = ()) ->
         unread: `train` or `dev`, if the command does not read these rows.
     """
     check_settings(task, data)
-    place = Path(str(data.source)).expanduser()
+    if _is_elsewhere(task, data):
+        return
     if data.source is None:
         # Without a development set, unlabelled rows are held out.
         files = {"train": data.train, "dev": data.train if data.dev_share is not None else data.dev}
         wanted = [split for split in files if files[split] or (split == "dev" and data.unlabelled is None)]
         splits = [one for one in wanted if not is_saved_dataset(Path(str(files[one])).expanduser())]
-    elif is_dataset_copy(task, place) or not (place.exists() or data.source.startswith((".", "/", "~"))):
-        return  # on the hub, or a copy of it, which takes a second to open
     else:
         splits = ["train", *dev_splits(task, data)]
     for split in splits:

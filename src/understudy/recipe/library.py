@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from functools import cache
 from importlib import resources
+from pathlib import Path
 
 import yaml
 
@@ -33,6 +34,8 @@ def read_shipped(name: str) -> str:
         return shipped[name]
     close = difflib.get_close_matches(name, shipped, n=3)
     hint = f" Did you mean {', '.join(close)}?" if close else ""
+    if (Path(name) / "recipe.yaml").is_file():
+        hint = f" The recipe of that folder is {name}/recipe.yaml."
     raise RecipeError(
         f"recipe {name!r} is neither a shipped recipe nor a file.{hint} `understudy recipes` lists the "
         "shipped ones."

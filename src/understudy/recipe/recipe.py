@@ -383,6 +383,10 @@ def _refuse_without_effect(recipe: Recipe) -> None:
     known = {key for keys in _KEYS.values() for key in keys}
     unread = sorted(known - set(_KEYS[recipe.run]))
     given = [name for name in unread if getattr(recipe, name) != Recipe.model_fields[name].default]
+    if given == ["finetune"] and recipe.run is None:
+        raise RecipeError(
+            "finetune has no effect here: it is a block of a whole run. Use training.… instead."
+        )
     if given and recipe.run is None:
         raise RecipeError(f"{given[0]} has no effect without a method; give method: tinybert.")
     run = f"method: {recipe.method}" if recipe.method else f"a block {recipe.run}:"
@@ -418,7 +422,13 @@ def _explain(error: ValidationError) -> list[str]:
             hint = did_you_mean(name, fields)
             if place and "training" in fields and name in argument_types():
                 hint = f" Did you mean {place}.training.{name}?"
-            lines.append(f"{key} is not a key.{hint} Allowed: {', '.join(fields)}.")
+            elif not place and name in argument_types():
+                hint = (
+                    f" Did you mean that of a stage, e.g. prediction.training.{name}, or training.{name} to "
+                    "fine-tune?"
+                )
+            allowed = "" if hint else f" Allowed: {', '.join(fields)}."
+            lines.append(f"{key} is not a key.{hint}{allowed}")
         elif detail["type"] == "missing":
             lines.append(f"{key} must be given, e.g. {key}: mrpc.")
         else:

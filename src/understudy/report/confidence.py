@@ -34,8 +34,8 @@ def confidence_section(folder: Path, *, with_teacher: bool) -> str:
         "One temperature, fitted on the development set, divides the logits; the most probable label stays "
         "the same. The error after it is that of rows that it was not fitted on."
     )
-    if round(known["student"]["error_after"], 3) > round(known["student"]["error_before"], 3):
-        note += " Here it did not help the student: on rows that it was not fitted on, the error is larger."
+    if known["student"]["temperature"] == 1:
+        note += " For this student no temperature lowers that error, so none is applied."
     pictures = [reliability(one["bins_before"], one["bins_after"], title=name) for name, one in known.items()]
     content = f"<p>{note}</p>{side_by_side(pictures, 'small')}{table(head, lines)}"
     return section("Confidence", content + _abstaining(known["student"]))

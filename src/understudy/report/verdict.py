@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import itertools
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +23,12 @@ from understudy.report.figures import (
     speed_at,
 )
 from understudy.timing.rounds import say_size, say_speed
-from understudy.workspace.folders import RECIPE, TEACHER, TEACHER_INT8
+from understudy.workspace.folders import OUTCOMES, RECIPE, RESULT, TEACHER, TEACHER_INT8
+from understudy.workspace.result import read_outcomes
 
 Level = Literal["ready", "close", "not ready"]
 _FEW_ROWS = 2_000
+_FEW_SCORED = 20
 _FEW_STEPS, _ENOUGH_STEPS = 100, 1_000
 _FALLING = 0.02  # relative fall of the loss between the last two fifths of the steps
 
@@ -59,8 +63,15 @@ def judge_student(summary: Mapping[str, Any], folder: Path, tolerate: float) -> 
         folder: the folder of the distillation, with the losses of its stages.
         tolerate: points of the first metric that may be lost.
     """
+    guess = summary["teacher_guess"]
     if "teacher" in summary["constant"]:
-        return _useless_teacher()
+        return _useless_teacher("its teacher gives one answer to every row", folder.parent / TEACHER)
+    if guess is not None:
+        said = (
+            f"its teacher is right on {guess['right']:.0%} of the development rows, hardly more than always "
+            f"answering {guess['answer']!r} ({guess['share']:.0%})"
+        )
+        return _useless_teacher(said, folder.parent / TEACHER)
     student, shipped = find_model(summary, "student"), shipped_form(summary)
     assert student is not None
     metric = first_metric(summary)
@@ -68,24 +79,50 @@ def judge_student(summary: Mapping[str, Any], folder: Path, tolerate: float) -> 
     difference = shipped_difference(summary)
     low, value, high = (round(100 * difference[name], 6) for name in ("low", "value", "high"))
     level: Level = "ready" if low >= -tolerate else "not ready" if high < -tolerate else "close"
+    num_scored = _num_scored(folder, summary["split"])
+    if level == "ready" and num_scored is not None and num_scored < _FEW_SCORED:
+        level = "close"  # so few rows have no meaningful interval
     if "student" in summary["constant"]:
         level = "not ready"  # whatever its constant answer scores
     lost = f"loses {-value:.1f} points" if value < 0 else f"gains {value:.1f} points"
+    doubt = ""
+    if level == "close" and low >= -tolerate:
+        doubt = f", but the number of rows or queries that could be scored is {num_scored}"
+    elif level == "close" and value >= -tolerate:
+        rows = summary["counts"][summary["split"]]["rows"]
+        doubt = f", but {rows:,} development rows do not rule out a loss of {-low:.1f}"
     sentence = (
-        f"{level.capitalize()}: it {lost} of {metric} against its teacher (95 %: {low:+.1f} to {high:+.1f}); "
-        f"{tolerate:g} may be lost."
+        f"{level.capitalize()}: it {lost} of {metric} against its teacher{doubt} "
+        f"(95 %: {low:+.1f} to {high:+.1f}); {tolerate:g} may be lost."
     )
     alternative, prefers_teacher = judge_teacher_int8(summary, level, tolerate)
-    causes, steps = find_causes(summary, folder, value, exported) if level != "ready" else ([], [])
+    causes, steps = find_causes(summary, folder, value, exported, tolerate) if level != "ready" else ([], [])
     return Verdict(level, sentence, tuple(causes), tuple(steps), alternative, prefers_teacher)
 
 
-def _useless_teacher() -> Verdict:
+def _num_scored(folder: Path, split: str) -> int | None:
+    """Return on how many rows, or queries of a ranking, a student was scored; None if that is not saved."""
+    if not (folder / OUTCOMES).is_file():
+        return None
+    return len(read_outcomes(folder, "student", split))
+
+
+def _useless_teacher(said: str, teacher: Path) -> Verdict:
+    """Return the verdict on a student of a teacher that has learnt nothing.
+
+    Args:
+        teacher: the folder of the teacher, if the run has fine-tuned it.
+    """
+    step = "fine-tune the teacher longer, or with another learning rate"
+    if (teacher / RESULT).is_file():
+        steps = json.loads((teacher / RESULT).read_text("utf-8"))["steps"]
+        count = 3 * steps if steps >= _FEW_STEPS else _ENOUGH_STEPS
+        step = f"--set finetune.training.max_steps={count}"
     return Verdict(
         "not ready",
-        "Not ready: its teacher gives one answer to every row.",
+        f"Not ready: {said}.",
         ("A student can be no better than its teacher, so look at the teacher first.",),
-        ("train the teacher longer, or with another learning rate (finetune.training in recipe.yaml)",),
+        (step,),
     )
 
 
@@ -122,13 +159,14 @@ def judge_teacher_int8(summary: Mapping[str, Any], level: Level, tolerate: float
 
 
 def find_causes(
-    summary: Mapping[str, Any], folder: Path, value: float, exported: float
+    summary: Mapping[str, Any], folder: Path, value: float, exported: float, tolerate: float
 ) -> tuple[list[str], list[str]]:
     """Return the likely causes of a loss, and options that may help."""
     causes, steps = [], []
-    if exported < 0 and exported < value / 2:
+    if exported <= -1 and exported < value / 2:
         causes.append(f"int8 loses {-exported:.1f} of these points; the fp32 file does not.")
-        steps.append("use the fp32 model of the artifact: Predictor(…, model='fp32')")
+        if 100 * summary["difference"][summary["split"]][first_metric(summary)]["low"] >= -tolerate:
+            steps.append("use the fp32 model of the artifact: Predictor(…, model='fp32')")
     longer = {}
     for name, stage in summary["stages"].items():
         fallen = still_falling(folder / name / "losses.csv")
@@ -177,7 +215,7 @@ def _max_rows(folder: Path) -> int | None:
 def next_command(folder: Path, step: str, *, shown: str) -> str:
     """Return the command that repeats a run with one more option, in a new folder.
 
-    The teacher is reused, unless the option gives it more rows to learn from.
+    The teacher is reused, unless the option gives it more rows or steps to learn from.
 
     Args:
         shown: the folder, as the command names it.
@@ -185,7 +223,7 @@ def next_command(folder: Path, step: str, *, shown: str) -> str:
     if not step.startswith("--"):
         return step
     number = next(number for number in itertools.count(2) if not Path(f"{folder}-{number}").exists())
-    has_teacher = (folder / TEACHER).is_dir() and "data.max_rows" not in step
+    has_teacher = (folder / TEACHER).is_dir() and not re.search("data.max_rows|finetune", step)
     model = f" {shown}/{TEACHER}" if has_teacher else ""
     return f"understudy run{model} --recipe {shown}/{RECIPE} {step} --output-dir {shown}-{number}"
 

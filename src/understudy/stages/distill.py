@@ -18,7 +18,8 @@ from understudy.distillation.rows import prepare
 from understudy.distillation.summary import hash_inputs, summarize_distillation
 from understudy.distillation.vocabulary import hash_vocabulary, with_vocabulary
 from understudy.errors import OutputError, RecipeError
-from understudy.models.pretrained import load_config, model_labels
+from understudy.models.heads import model_labels
+from understudy.models.pretrained import load_config
 from understudy.models.settings import STUDENT, check_start
 from understudy.planning.budget import with_target
 from understudy.recipe.load import load_recipe

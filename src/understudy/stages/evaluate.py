@@ -13,7 +13,8 @@ from understudy.data.sources import dev_splits
 from understudy.errors import OutputError
 from understudy.evaluation.compare import compare
 from understudy.evaluation.score import Score, score_content, score_logits
-from understudy.models.pretrained import load_config, model_labels
+from understudy.models.heads import model_labels
+from understudy.models.pretrained import load_config
 from understudy.recipe.recipe import Recipe
 from understudy.workspace.folders import RESULT, remove_leftovers
 from understudy.workspace.hashes import hash_model, versions

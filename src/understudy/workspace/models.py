@@ -21,13 +21,8 @@ from understudy.data.sources import dev_splits
 from understudy.errors import ModelError, OutputError
 from understudy.evaluation.outcomes import Logits
 from understudy.evaluation.score import predict_logits
-from understudy.models.pretrained import (
-    check_max_length,
-    load_config,
-    load_model,
-    load_tokenizer,
-    model_labels,
-)
+from understudy.models.heads import model_labels
+from understudy.models.pretrained import check_max_length, load_config, load_model, load_tokenizer
 from understudy.recipe.recipe import Recipe
 from understudy.workspace.folders import RESULT
 from understudy.workspace.recipes import saved_recipe

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from understudy.data.load import cache_folder
 from understudy.data.sources import SPLITS, hash_saved_dataset
-from understudy.errors import DataError, ModelError, RecipeError
+from understudy.errors import DataError, ModelError, RecipeError, did_you_mean
 from understudy.recipe.load import parse_settings, without_none
 from understudy.workspace.hashes import hash_model
 
@@ -99,7 +99,8 @@ def data_settings(data: str | Path | Mapping[str, Any] | None) -> dict[str, Any]
         value = _to_dataset(value)
         if isinstance(value, Dataset):
             if name not in SPLITS:
-                raise RecipeError(f"data has train, dev and test; got {given!r}.")
+                hint = did_you_mean(given, [*SPLITS, *_NAMES])
+                raise RecipeError(f"data has train, dev and test; got {given!r}.{hint}")
             value = _dataset_path(value)
         if f"data.{name}" in settings:
             raise RecipeError(f"data has two splits for {name}; the second is {given!r}.")

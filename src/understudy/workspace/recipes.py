@@ -62,7 +62,10 @@ def evaluation_recipe(
     elif task is not None:
         values = {"task": task}
     else:
-        raise RecipeError(f"--task must be given, e.g. --task mrpc: {why_no_recipe(model)}.")
+        raise RecipeError(
+            "--task must be given, e.g. --task mrpc, or --task classification for a file of your own: "
+            f"{why_no_recipe(model)}."
+        )
     if data is not None:
         values["data"] = {
             **{

@@ -14,13 +14,8 @@ from understudy.data.kind import Kind
 from understudy.errors import ModelError
 from understudy.kinds import get_kind, kind_names
 from understudy.kinds.tasks import get_task, task_names
-from understudy.models.pretrained import (
-    build_model,
-    has_head_for,
-    load_config,
-    load_tokenizer,
-    local_folder,
-)
+from understudy.models.heads import has_head_for
+from understudy.models.pretrained import build_model, load_config, load_tokenizer, local_folder
 from understudy.models.settings import student_inside
 from understudy.timing.measure import Candidate
 from understudy.workspace.folders import RESULT, STATE, refuse_figures

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +101,22 @@ MISTAKES = {
         "run encoder --train rows.csv --split 0.5 --set prediction.learning_rate=1 --output-dir o",
         "Did you mean prediction.training.learning_rate?",
     ),
+    "layers": (
+        "distill teacher --student 24l-384d --task sst2 --data ./glue --output-dir o",
+        "a student of 24 layers cannot be cut from a model of 12",
+    ),
+    "training argument of no stage": (
+        "run encoder --train rows.csv --split 0.5 --set max_steps=20 --output-dir o",
+        "Did you mean that of a stage, e.g. prediction.training.max_steps",
+    ),
+    "folder without a model": (
+        "run nothing --train rows.csv --split 0.5 --output-dir o",
+        "there is no model in the folder nothing: it has no config.json",
+    ),
+    "hub name without a network": (
+        "finetune bert-base-uncased --train rows.csv --split 0.5 --output-dir o",
+        "neither a folder here nor in the hub's cache, and HF_HUB_OFFLINE is set",
+    ),
     "no model": ("run --train rows.csv --split 0.5 --output-dir o", "a model must be given"),
     "full folder": (
         "run encoder --train rows.csv --split 0.5 --output-dir encoder",
@@ -108,6 +125,10 @@ MISTAKES = {
     "full folder of a teacher": (
         "finetune encoder --train rows.csv --split 0.5 --output-dir encoder",
         "encoder is not empty, and understudy did not write it",
+    ),
+    "column of an augmentation": (
+        "augment encoder --train rows.csv --text reviw --output-dir o",
+        "there is no column 'reviw' for text",
     ),
     "augment": ("augment encodr --task sst2 --data ./glue --output-dir o", "glue does not exist"),
     "general": ("general ./encodr --corpus c --output-dir o", "Did you mean encoder?"),
@@ -125,6 +146,16 @@ MISTAKES = {
         "encoder is there already. It is not an artifact",
     ),
     "export": ("export encoder --task sst3 --output-dir o", "Did you mean 'sst2'?"),
+    "folder as a recipe": ("plan made", "The recipe of that folder is made/recipe.yaml"),
+    "model to compare with": (
+        "evaluate encoder --task sst2 --data ./glue --against encoder/teacher",
+        "--against: there is no folder encoder/teacher",
+    ),
+    "missing model to time": (
+        "bench nope",
+        "the model: nope is neither a folder here nor in the hub's cache",
+    ),
+    "threads": ("bench encoder --threads 0", "--threads must be whole numbers from 1 on"),
     "recipe of a plan": ("plan desk-sst", "Did you mean desk-sst2"),
     "key of a plan": ("plan desk-sst2 --set sed=1", "Did you mean 'seed'?"),
     "nothing to score on": ("run encoder --train rows.csv --output-dir o", "--split 0.1 to hold out a tenth"),
@@ -132,6 +163,33 @@ MISTAKES = {
         "distill teacher --method joint --task stsb --set class_weights=balanced --output-dir o",
         "class_weights has no effect on regression",
     ),
+}
+
+
+# Rows are read with libraries that take a second to import; torch is not one of them.
+ROW_MISTAKES = {
+    "one class": (
+        "finetune encoder --train one.csv --split 0.5 --output-dir o",
+        "two or more different labels",
+    ),
+    "one class in a run": (
+        "run encoder --train one.csv --split 0.5 --output-dir o",
+        "two or more different labels",
+    ),
+    "bad rows": ("run encoder --train bad.csv --split 0.5 --output-dir o", "empty text (9)"),
+    "no row to score on": (
+        "run encoder --train rows.csv --split 0.01 --output-dir o",
+        "--split 0.01 leaves no row of",
+    ),
+    "other labels than the teacher's": (
+        "distill teacher --train rows.csv --dev other-labels.csv --output-dir o",
+        "'2'",
+    ),
+    "numbers as labels": (
+        "finetune encoder --train numbers.csv --split 0.5 --output-dir o",
+        "use --task regression to predict a number",
+    ),
+    "evaluate": ("evaluate teacher --task classification --dev bad.csv", "empty text (9)"),
 }
 
 
@@ -158,7 +216,12 @@ ARTIFACT = {
 def call(arguments: list[str], folder: Path) -> tuple[dict[str, object], str]:
     code = CALL.format(arguments=arguments, heavy=HEAVY)
     finished = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=folder,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
     )
     return json.loads(finished.stdout.splitlines()[-1]), finished.stderr
 
@@ -172,6 +235,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "artifact").mkdir()
     (folder / "artifact" / "artifact.json").write_text(json.dumps(ARTIFACT))
     (folder / "other.csv").write_text("a,b,c\n1,2,3\n")
+    (folder / "one.csv").write_text("review,stars\n" + "".join(f"film {n},1\n" for n in range(30)))
+    (folder / "bad.csv").write_text("review,stars\n" + "".join(f",{n % 2}\nfilm {n},1\n" for n in range(9)))
+    (folder / "other-labels.csv").write_text("review,stars\ngood,2\nbad,0\n")
+    (folder / "numbers.csv").write_text("review,stars\n" + "".join(f"film {n},{n / 7}\n" for n in range(50)))
+    (folder / "nothing").mkdir()
+    (folder / "made").mkdir()
+    (folder / "made" / "recipe.yaml").write_text("task: sst2\n")
+    (folder / "teacher").mkdir()
+    (folder / "teacher" / "config.json").write_text(
+        '{"model_type": "bert", "architectures": ["BertForSequenceClassification"], '
+        '"num_attention_heads": 12, "num_hidden_layers": 12, '
+        '"id2label": {"0": "0", "1": "1"}}'
+    )
     return folder
 
 
@@ -191,4 +267,15 @@ def test_a_mistake_is_refused_before_torch_is_imported(name: str, folder: Path, 
     assert called["heavy"] == []
     # A help page takes a third of a second; importing torch and transformers, 25 times that.
     assert float(str(called["seconds"])) < 6 * help_seconds
+    assert not (folder / "o").exists()
+
+
+@pytest.mark.parametrize("name", ROW_MISTAKES)
+def test_bad_rows_are_refused_before_torch_is_imported(name: str, folder: Path, help_seconds: float) -> None:
+    arguments, message = ROW_MISTAKES[name]
+    called, said = call(arguments.split(), folder)
+    assert called["code"] == 2
+    assert message in said
+    assert not {"torch", "transformers", "sklearn"} & set(called["heavy"])
+    assert float(str(called["seconds"])) < 12 * help_seconds
     assert not (folder / "o").exists()

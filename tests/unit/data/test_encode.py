@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from datasets import Dataset, Features, Value
+from datasets import Dataset
 from filelock import FileLock
 from transformers import PreTrainedTokenizerFast
 
 from understudy.data.encode import IGNORED_LABEL, Collator, encode, keep_whole
+from understudy.data.load import row_features
 from understudy.errors import RecipeError
 from understudy.files import is_whole
 from understudy.kinds import get_kind
@@ -163,7 +164,7 @@ def test_targets_of_labels_are_stacked_without_padding(tokenizer: PreTrainedToke
     kind, labels = get_kind("multi-label"), [f"label {number}" for number in range(9)]
     rows = Dataset.from_list(
         [{"row": 0, "text": "good film", "label": [0, 8]}, {"row": 1, "text": "bad", "label": []}],
-        features=Features({"row": Value("int64"), **kind.features(labels, kind.required)}),
+        features=row_features(kind, kind.required, labels),
     )
     encoded = encode(rows, kind, tokenizer, max_length=16)
     assert encoded[1]["labels"] == [0.0] * 9

@@ -309,3 +309,14 @@ def test_labels_that_look_like_lists_are_said(tmp_path: Path, caplog: pytest.Log
         load_data(get_task("classification"), DataSettings(train=str(tmp_path / "t.csv")), ["train"])
     assert "Labels such as 'sport;news' look like several labels" in caplog.text
     assert "--task multi-label" in caplog.text
+
+
+def test_labels_that_look_like_numbers_to_predict_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = "".join(f"text {place},{value}\n" for place, value in enumerate(["1", "1.5", "2", "4"] * 9))
+    (tmp_path / "stars.csv").write_text("text,label\n" + rows)
+    settings = DataSettings(train=str(tmp_path / "stars.csv"))
+    data = load_data(get_task("classification"), settings, ["train"])
+    assert data.labels == ("1", "1.5", "2", "4")
+    assert "To predict a number, use --task regression" in caplog.text

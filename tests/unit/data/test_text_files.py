@@ -13,7 +13,7 @@ from understudy.data.documents import find_files, read_documents, split_files
 from understudy.data.load import announce, load_data
 from understudy.data.readers import read_file
 from understudy.data.settings import DataSettings
-from understudy.data.text_files import find_encoding, table_delimiter, text_lines
+from understudy.data.text_files import choose_encoding, find_encoding, table_delimiter, text_lines
 from understudy.errors import DataError, RecipeError
 from understudy.kinds.tasks import get_task
 from understudy.recipe.recipe import Recipe
@@ -171,3 +171,19 @@ def test_documents_in_any_encoding(name: str, piece_bytes: int, tmp_path: Path) 
     (tmp_path / "b.jsonl").write_bytes(encode("\n".join(lines), name))
     pieces = split_files(find_files([str(tmp_path)]), piece_bytes)
     assert [text for piece in pieces for text in read_documents(piece, "text")] == texts * 2
+
+
+def test_a_binary_file_is_not_taken_for_text(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(bytes(range(256)) * 4)
+    with pytest.raises(DataError, match="is not a text file: it has null bytes"):
+        choose_encoding(path)
+
+
+def test_a_message_says_how_to_give_an_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes("привет".encode("cp1251"))
+    with pytest.raises(DataError, match=r"--set data\.encoding=cp1251"):
+        choose_encoding(path)
+    with pytest.raises(DataError, match="--encoding cp1251"):
+        choose_encoding(path, setting="--encoding ")

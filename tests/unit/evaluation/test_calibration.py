@@ -64,6 +64,18 @@ def test_calibrated_logits_are_left_as_they_are() -> None:
     assert found.temperature == pytest.approx(1.0, rel=0.08)
 
 
+def test_a_temperature_that_does_not_help_is_not_applied() -> None:
+    logits, classes = overconfident(2000, factor=1.0)
+    parts = [
+        calibrate(logits[start : start + 100], classes[start : start + 100]) for start in range(0, 2000, 100)
+    ]
+    found = [one for one in parts if one is not None]
+    assert all(one.error_after <= one.error_before for one in found)
+    assert {one.temperature == 1.0 for one in found} == {True, False}
+    idle = next(one for one in found if one.temperature == 1.0)
+    assert idle.bins_after == idle.bins_before
+
+
 @given(st.floats(0.2, 5.0))
 def test_the_temperature_follows_the_scale_of_the_logits(scale: float) -> None:
     logits, classes = overconfident(200, factor=1.0)

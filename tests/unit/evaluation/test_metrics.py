@@ -131,6 +131,8 @@ def test_scorers_of_label_sets(name: str) -> None:
 
 
 def test_what_label_sets_cannot_be_scored_by() -> None:
+    with pytest.raises(RecipeError, match=r"got 'acuracy'\. Did you mean 'accuracy'"):
+        find_metric("acuracy", of="classes")
     with pytest.raises(RecipeError, match="metric must be one of micro_f1, macro_f1, f1_macro"):
         find_metric("accuracy", of="label sets")
 

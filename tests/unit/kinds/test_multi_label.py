@@ -15,7 +15,7 @@ from datasets import ClassLabel, Dataset, Features, List, Value
 
 from understudy.capture.representations import Representations
 from understudy.data.kind import Reading
-from understudy.data.load import load_data
+from understudy.data.load import load_data, row_features
 from understudy.data.raw_rows import Problem, RawRow
 from understudy.data.rows import check_row, label_ids
 from understudy.data.settings import DataSettings
@@ -125,7 +125,7 @@ def test_thresholds_decide_instead() -> None:
 
 
 def dataset(labels: list[list[int]], numbers: list[int]) -> Dataset:
-    features = Features({"row": Value("int64"), **KIND.features(LABELS, ["text", "label"])})
+    features = row_features(KIND, ["text", "label"], LABELS)
     rows = [{"row": number, "text": "a", "label": one} for number, one in zip(numbers, labels, strict=True)]
     return Dataset.from_list(rows, features=features)
 

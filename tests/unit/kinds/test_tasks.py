@@ -25,7 +25,7 @@ def test_rows_of_the_table_are_whole(name: str) -> None:
         assert {"train", *task.dev_splits} <= set(task.folder.files)
     if task.hub is not None:
         assert {"train", *task.dev_splits} <= set(task.hub.splits)
-    assert set(task.kind.features(task.labels, task.kind.required)) <= fields
+    assert set(task.rows.columns(task.rows.required)) <= fields
     assert set(task.kind.usual_columns) == fields
 
 

@@ -15,7 +15,8 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 from understudy.errors import ModelError, RecipeError
 from understudy.models import families
-from understudy.models.cut import _largest, choose_layers, cut_weights, measure_activations
+from understudy.models.cut import _largest, cut_weights, measure_activations
+from understudy.models.layer_map import choose_layers
 
 COMMON: dict[str, Any] = {
     "vocab_size": 50,

@@ -11,8 +11,9 @@ import torch
 from test_cut import FAMILIES, make
 from torch import Tensor, nn
 
-from understudy.models.cut import Cut, choose_layers, cut_weights, save_cut, saved_cut
+from understudy.models.cut import Cut, cut_weights, save_cut, saved_cut
 from understudy.models.fit import fit_layers, fit_linear
+from understudy.models.layer_map import choose_layers
 
 
 def texts(seed: int, *, padding: int = 0) -> Iterator[dict[str, Tensor]]:

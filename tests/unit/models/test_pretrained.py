@@ -6,7 +6,7 @@ import pytest
 from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from understudy.errors import ModelError
-from understudy.models.pretrained import check_max_length, load_config
+from understudy.models.pretrained import check_max_length, load_config, load_tokenizer
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,11 @@ def test_a_misspelt_folder_is_answered_with_the_nearest_one(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ModelError, match=r"'encodr' is neither .* Did you mean 'encoder'\?"):
         load_config("encodr")
+
+
+def test_a_model_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    AutoConfig.for_model("bert").save_pretrained(tmp_path)
+    with pytest.raises(
+        ModelError, match=r"has no tokenizer: tokenizer\.json, vocab\.txt or the like is missing"
+    ):
+        load_tokenizer(str(tmp_path))

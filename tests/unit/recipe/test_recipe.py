@@ -53,6 +53,14 @@ def test_every_recipe_says_whether_it_was_run() -> None:
         ), name
 
 
+def test_what_a_recipe_measured_fits_its_line() -> None:
+    """`understudy recipes` shows the line alone."""
+    lines = [line for text in shipped_recipes().values() for line in text.splitlines()[:3]]
+    measured = [line for line in lines if line.startswith("# Measured")]
+    assert measured
+    assert [line for line in measured if not line.endswith(".")] == []
+
+
 def test_the_papers_experiments_are_made_of_their_stages() -> None:
     """A whole run has the settings of the recipes for its stages."""
     for layers in (4, 6):

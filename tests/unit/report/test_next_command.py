@@ -26,5 +26,13 @@ def test_a_teacher_is_trained_again_on_more_rows(tmp_path: Path) -> None:
     )
 
 
+def test_a_weak_teacher_is_trained_longer(tmp_path: Path) -> None:
+    (tmp_path / "run" / "teacher").mkdir(parents=True)
+    longer = "--set finetune.training.max_steps=1000"
+    assert next_command(tmp_path / "run", longer, shown="run") == (
+        f"understudy run --recipe run/recipe.yaml {longer} --output-dir run-2"
+    )
+
+
 def test_advice_that_is_no_option_is_said_as_it_is(tmp_path: Path) -> None:
     assert next_command(tmp_path, "use the fp32 model", shown="run") == "use the fp32 model"

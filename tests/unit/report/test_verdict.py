@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from understudy.report.verdict import falling_share, judge_student
@@ -46,6 +47,7 @@ def summary(
         "difference": {"dev": {"accuracy": {"low": low, "value": value, "high": high}}},
         "stages": {"intermediate": {"steps": 600}, "prediction": {"steps": 300}},
         "constant": [],
+        "teacher_guess": None,
         "counts": {"train": {"rows": rows}, "dev": {"rows": 100}},
     }
 
@@ -112,7 +114,40 @@ def test_a_useless_teacher_is_named_first(tmp_path: Path) -> None:
         "not ready",
         "Not ready: its teacher gives one answer to every row.",
     )
-    assert "finetune.training" in verdict.steps[0]
+    assert "fine-tune the teacher longer" in verdict.steps[0]
+
+
+@pytest.mark.parametrize(("steps", "wanted"), [(10, 1_000), (400, 1_200)])
+def test_a_teacher_that_hardly_beats_one_answer_is_trained_longer(
+    steps: int, wanted: int, tmp_path: Path
+) -> None:
+    (tmp_path / "teacher").mkdir()
+    (tmp_path / "teacher" / "result.json").write_text(f'{{"steps": {steps}}}')
+    guess = {"right": 0.58, "answer": "pos", "share": 0.53}
+    student = summary(-0.01, 0.006, 0.02) | {"teacher_guess": guess}
+    verdict = judge_student(student, tmp_path / "distilled", 2.0)
+    assert verdict.sentence == (
+        "Not ready: its teacher is right on 58% of the development rows, hardly more than always answering "
+        "'pos' (53%)."
+    )
+    assert verdict.steps == (f"--set finetune.training.max_steps={wanted}",)
+
+
+@pytest.mark.parametrize(("num_scored", "level"), [(3, "close"), (20, "ready")])
+def test_a_few_queries_prove_nothing(num_scored: int, level: str, tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "outcomes.npz", **{"student/dev": np.zeros((num_scored, 2))})
+    verdict = judge_student(summary(0.0, 0.0, 0.0), tmp_path, 2.0)
+    assert verdict.level == level
+    assert ("the number of rows or queries that could be scored is 3" in verdict.sentence) == (
+        level == "close"
+    )
+
+
+def test_a_small_development_set_that_settles_nothing_is_named(tmp_path: Path) -> None:
+    assert judge_student(summary(-0.035, 0.01, 0.055), tmp_path, 2.0).sentence == (
+        "Close: it gains 1.0 points of accuracy against its teacher, but 100 development rows do not rule "
+        "out a loss of 3.5 (95 %: -3.5 to +5.5); 2 may be lost."
+    )
 
 
 def test_few_steps_ask_for_more(tmp_path: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from datasets import Dataset, Features, Value
+from datasets import Dataset
 from numpy.typing import NDArray
 from torch import Tensor
 from transformers import MODEL_MAPPING, AutoConfig
@@ -40,14 +39,6 @@ class Embedding(EmbeddingRows, TextKind):
 
     has_agreement = False
     picture = "scatter"
-
-    def features(self, labels: Sequence[str] | None, fields: Collection[str]) -> Features:
-        if "text_pair" not in fields:
-            return Features({"text": Value("string")})
-        return Features({**{name: Value("string") for name in _PAIR}, "label": Value("float64")})
-
-    def arrow_columns(self, fields: Collection[str]) -> dict[str, pa.DataType]:
-        return {"text": pa.string()}
 
     def configure(self, config: Any, labels: Sequence[str] | None, teacher_config: Any | None = None) -> None:
         set_pooling(config, teacher_config)

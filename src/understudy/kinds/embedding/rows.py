@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from understudy.data.encodings import TRUNCATED, are_truncated, model_columns, several_columns, with_lengths
-from understudy.data.kind import Batch, Encoded, Logits, Prediction, Reading, Row
+from understudy.data.kind import Batch, ColumnType, Encoded, Logits, Prediction, Reading, Row
 from understudy.data.rows import BadRowError
 from understudy.data.tokens import TextReader
 from understudy.kinds.texts import TextRows, check_number
@@ -41,6 +41,11 @@ class EmbeddingRows(TextRows):
             "from sentence_transformers import SentenceTransformer\n\n"
             f'model = SentenceTransformer("{name}")\nmodel.encode({self.example})'
         )
+
+    def columns(self, fields: Collection[str]) -> dict[str, ColumnType]:
+        if "text_pair" not in fields:
+            return {"text": "text"}
+        return {"text": "text", "text_pair": "text", "label": "number"}
 
     def check(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> Row:
         if "text_pair" not in values:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from datasets import ClassLabel, Dataset, Features, List
+from datasets import Dataset
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -28,13 +27,6 @@ class MultiLabel(MultiLabelRows, TextKind):
     """Any number of labels for each text or pair, including none."""
 
     classes_exclude = False
-
-    def features(self, labels: Sequence[str] | None, fields: Collection[str]) -> Features:
-        own = super().features(labels, fields)
-        return Features({**own, "label": List(ClassLabel(names=list(labels or ())))})
-
-    def arrow_columns(self, fields: Collection[str]) -> dict[str, pa.DataType]:
-        return {**super().arrow_columns(fields), "label": pa.list_(pa.string())}
 
     def configure(self, config: Any, labels: Sequence[str] | None, teacher_config: Any | None = None) -> None:
         super().configure(config, labels)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from understudy.data.decode import sigmoid
-from understudy.data.kind import Batch, Encoded, Logits, Prediction, Reading, Row
+from understudy.data.kind import Batch, ColumnType, Encoded, Logits, Prediction, Reading, Row
 from understudy.data.labels import SEPARATOR, join_labels, split_labels
 from understudy.data.rows import BadRowError, is_clean, label_id, label_name
 from understudy.data.tokens import TextReader
@@ -27,6 +27,9 @@ class MultiLabelRows(TextRows):
     }
     has_named_labels = True
     metrics = ("micro_f1", "macro_f1")
+
+    def columns(self, fields: Collection[str]) -> dict[str, ColumnType]:
+        return {**super().columns(fields), "label": ["label"]}
 
     def check(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> Row:
         found = {label_id(one, ids or {}) for one in _listed(values["label"])}

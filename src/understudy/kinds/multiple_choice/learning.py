@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from datasets import Dataset, Features, List, Value
+from datasets import Dataset
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -23,14 +22,6 @@ from understudy.kinds.multiple_choice.rows import MultipleChoiceRows
 
 class MultipleChoice(MultipleChoiceRows, ClassLosses):
     """The best of several choices; the model reads each as a separate text."""
-
-    def features(self, labels: Sequence[str] | None, fields: Collection[str]) -> Features:
-        text = Value("string")
-        return Features({"context": text, "question": text, "choices": List(text), "label": Value("int64")})
-
-    def arrow_columns(self, fields: Collection[str]) -> dict[str, pa.DataType]:
-        text = pa.string()
-        return {"context": text, "question": text, "choices": pa.list_(text), "label": pa.int64()}
 
     def judge(
         self, task: Task, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from understudy.data.decode import softmax
 from understudy.data.encodings import several_columns
-from understudy.data.kind import Batch, Encoded, Logits, Prediction, Reading, Row, RowKind
+from understudy.data.kind import Batch, ColumnType, Encoded, Logits, Prediction, Reading, Row, RowKind
 from understudy.data.rows import BadRowError, check_text, label_id
 from understudy.data.tokens import TextReader
 from understudy.errors import DataError
@@ -41,6 +41,9 @@ class MultipleChoiceRows(RowKind):
     metrics = ("accuracy",)
     max_length = 512
     example = '{"context": "…", "question": "…", "choices": ["one", "two"]}'
+
+    def columns(self, fields: Collection[str]) -> dict[str, ColumnType]:
+        return {"context": "text", "question": "text", "choices": ["text"], "label": "integer"}
 
     def check(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> Row:
         choices = values["choices"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
-from datasets import Dataset, Features, List, Value
+from datasets import Dataset
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -35,16 +34,6 @@ class QuestionAnswering(QuestionAnsweringRows, Kind):
     """An answer span in the context, or no answer."""
 
     predicts_labels = False
-
-    def features(self, labels: Sequence[str] | None, fields: Collection[str]) -> Features:
-        text = Value("string")
-        answers = {"text": List(text), "answer_start": List(Value("int64"))}
-        return Features({"id": text, "question": text, "context": text, "answers": answers})
-
-    def arrow_columns(self, fields: Collection[str]) -> dict[str, pa.DataType]:
-        text = pa.string()
-        answers = pa.struct({"text": pa.list_(text), "answer_start": pa.list_(pa.int64())})
-        return {"id": text, "question": text, "context": text, "answers": answers}
 
     def prediction_losses(
         self,

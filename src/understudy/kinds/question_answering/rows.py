@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from understudy.data.decode import best_answer
 from understudy.data.encodings import model_columns, with_lengths
-from understudy.data.kind import Batch, Encoded, Logits, Prediction, Reading, Row, RowKind
+from understudy.data.kind import Batch, ColumnType, Encoded, Logits, Prediction, Reading, Row, RowKind
 from understudy.data.rows import BadRowError, check_text
 from understudy.data.tokens import TextReader, Window
 from understudy.errors import DataError
@@ -40,6 +40,10 @@ class QuestionAnsweringRows(RowKind):
     max_length = 384
     unanswerable = True
     example = '("Who?", "A text with an answer.")'
+
+    def columns(self, fields: Collection[str]) -> dict[str, ColumnType]:
+        answers: dict[str, ColumnType] = {"text": ["text"], "answer_start": ["integer"]}
+        return {"id": "text", "question": "text", "context": "text", "answers": answers}
 
     def check(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> Row:
         context = check_text(values["context"], "context")

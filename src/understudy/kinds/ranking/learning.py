@@ -17,10 +17,9 @@ from understudy.capture.representations import Representations
 from understudy.data.decode import sigmoid
 from understudy.data.kind import Row
 from understudy.data.task import Task
-from understudy.errors import DataError
 from understudy.evaluation.metrics import Metric
 from understudy.evaluation.outcomes import Predictions, places_of
-from understudy.evaluation.ranking import find_rank_metric, group_rows, rank_outcomes
+from understudy.evaluation.ranking import find_rank_metric, rank_outcomes
 from understudy.kinds.ranking.model import scorer_class
 from understudy.kinds.ranking.rows import NEGATIVE, RankingRows
 from understudy.kinds.text_learning import TextKind
@@ -81,13 +80,6 @@ class Ranking(RankingRows, TextKind):
     ) -> Tensor:
         losses = self.prediction_losses(student, teacher, batch, temperature=temperature, padded=False)
         return torch.stack(list(losses.values())).sum(dim=0)
-
-    def check_scored(self, rows: Dataset) -> None:
-        if not group_rows(rows["text"][:], np.asarray(rows["label"][:])):
-            raise DataError(
-                "rows to score a ranking on must have several passages for a query, some more relevant than "
-                "others: one row for each passage, with the query repeated. No query has that."
-            )
 
     def judge(
         self, task: Task, rows: Dataset, encoded: Dataset, logits: tuple[NDArray[Any], ...]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from understudy.data.decode import sigmoid
 from understudy.data.encodings import several_columns
 from understudy.data.kind import Batch, Encoded, Logits, Prediction, Reading, Row
+from understudy.data.queries import group_rows
 from understudy.data.rows import BadRowError, check_text
 from understudy.data.tokens import TextReader
 from understudy.kinds.texts import TextRows, check_number
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 NEGATIVE = "negative"
 
@@ -50,6 +54,14 @@ class RankingRows(TextRows):
         return (
             "from sentence_transformers import CrossEncoder\n\n"
             f'model = CrossEncoder("{name}")\nmodel.predict([{self.example}])'
+        )
+
+    def check_scored(self, rows: Dataset) -> str | None:
+        if group_rows(rows["text"][:], np.asarray(rows["label"][:])):
+            return None
+        return (
+            "rows to score a ranking on must have several passages for a query, some more relevant than "
+            "others: one row for each passage, with the query repeated. No query has that."
         )
 
     def check(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> Row:

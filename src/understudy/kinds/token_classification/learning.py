@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from datasets import ClassLabel, Dataset, Features, List, Value
+from datasets import Dataset
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -30,12 +29,6 @@ class TokenClassification(TokenClassificationRows, Kind):
 
     predicts_labels = False
     has_entities = True
-
-    def features(self, labels: Sequence[str] | None, fields: Collection[str]) -> Features:
-        return Features({"words": List(Value("string")), "tags": List(ClassLabel(names=list(labels or ())))})
-
-    def arrow_columns(self, fields: Collection[str]) -> dict[str, pa.DataType]:
-        return {"words": pa.list_(pa.string()), "tags": pa.list_(pa.string())}
 
     def prediction_losses(
         self,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
 from understudy.data.decode import entities, softmax, word_tags
 from understudy.data.encodings import IGNORED_LABEL, TRUNCATED, are_truncated, model_columns, with_lengths
-from understudy.data.kind import Batch, Encoded, Logits, Prediction, Reading, Row, RowKind
+from understudy.data.kind import Batch, ColumnType, Encoded, Logits, Prediction, Reading, Row, RowKind
 from understudy.data.rows import BadRowError, check_text, label_id
 from understudy.data.tokens import TextReader
 from understudy.kinds.given import check_given, check_strings, name_fields
@@ -34,6 +34,9 @@ class TokenClassificationRows(RowKind):
     list_fields = ("words",)
     metrics = ("span_f1",)
     example = '"A text with names in it."'
+
+    def columns(self, fields: Collection[str]) -> dict[str, ColumnType]:
+        return {"words": ["text"], "tags": ["label"]}
 
     def check(self, values: Mapping[str, Any], ids: Mapping[str, int] | None) -> Row:
         words, tags = values["words"], values["tags"]

@@ -8,10 +8,8 @@ from pathlib import Path
 from understudy.data.load import load_data
 from understudy.data.sources import dev_splits
 from understudy.distillation.recipes import find_teacher
-from understudy.models.pretrained import (
-    load_config,
-    model_labels,
-)
+from understudy.models.heads import model_labels
+from understudy.models.pretrained import load_config
 from understudy.pipeline.preflight.data import (
     check_augment,
     check_balance,

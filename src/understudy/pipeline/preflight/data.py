@@ -87,11 +87,13 @@ def check_rows(planned: PlannedRun) -> Iterator[Finding]:
             f"{num_train} training rows are few for a student to learn from. {advice}",
         )
     if num_dev < FEW_DEV_ROWS:
+        points = 196 * np.sqrt(0.09 / num_dev)
+        is_share = planned.task.kind.has_classes and not planned.task.kind.is_per_token
+        wide = f": the 95 % interval of 90 % right is ±{points:.0f} points" if is_share else ""
         yield Finding(
             "few_dev_rows",
             "warning",
-            f"{num_dev} development rows cannot tell two models apart: the 95 % interval of 90 % right is "
-            f"±{196 * np.sqrt(0.09 / num_dev):.0f} points. Give more of them.",
+            f"{num_dev} development rows cannot tell two models apart{wide}. Give more of them.",
         )
 
 

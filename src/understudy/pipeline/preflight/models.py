@@ -16,13 +16,9 @@ from understudy.distillation.layers import match
 from understudy.errors import ModelError, RecipeError
 from understudy.models.cut import check_cut, saved_cut
 from understudy.models.families import own_sizes
+from understudy.models.heads import has_head_for
 from understudy.models.layer_map import layer_map
-from understudy.models.pretrained import (
-    check_max_length,
-    has_head_for,
-    load_config,
-    load_tokenizer,
-)
+from understudy.models.pretrained import check_max_length, load_config, load_tokenizer
 from understudy.models.settings import StudentSettings, check_start
 from understudy.models.student import base_config, cannot_fit, student_config
 from understudy.objectives.compose import weight_of
@@ -179,7 +175,8 @@ def _better_order(
     np.add.at(table, (said, meant), 1)
     order = table.argmax(axis=1)
     is_order = len(set(order.tolist())) == num_labels
-    is_right = table.max(axis=1).sum() / len(said) > (1 + guess) / 2  # halfway from the guess to 1
+    chance = 3 * (guess * (1 - guess) / len(said)) ** 0.5  # that is hardly ever due to chance
+    is_right = table.max(axis=1).sum() / len(said) > guess + chance
     return order.tolist() if is_order and is_right else None
 
 
