@@ -1,8 +1,16 @@
-"""The features of this machine's processor."""
+"""The cores of this machine and their features."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+
+def num_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def cpu_flags() -> set[str]:

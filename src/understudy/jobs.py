@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from understudy.errors import RecipeError
+from understudy.hardware import num_cores
 
 Engine = Literal["local", "ray"]
 _THREADS = "OMP_NUM_THREADS"
@@ -74,7 +75,7 @@ def _shared_cores(workers: int) -> Iterator[None]:
     if _THREADS in os.environ:
         yield
         return
-    os.environ[_THREADS] = str(max(1, (os.cpu_count() or 1) // workers))
+    os.environ[_THREADS] = str(max(1, num_cores() // workers))
     try:
         yield
     finally:

@@ -62,7 +62,6 @@ def test_forms_are_compared_on_the_command_line(artifact: Path, rows: Path) -> N
 
 
 def test_its_own_development_set_gives_the_scores_of_its_card(artifact: Path) -> None:
-    """Batches are those of the export: int8 has one scale for the activations of a batch."""
     saved = json.loads((artifact / ARTIFACT).read_text())["models"]
     dev = EXAMPLES["classification"].write(artifact.parent)
     for form in ("fp32", "int8"):

@@ -257,7 +257,8 @@ def _artifact_limits(artifact: Artifact, kind: RowKind) -> list[str]:
     lines = [_length_limit(artifact.max_length, kind)]
     if "int8" in artifact.models:
         lines.append(
-            "- int8 rounds activations by the whole batch: last digits may depend on the other texts in it."
+            "- In other runtimes, run int8 one text at a time, as `Predictor` does: ONNX Runtime rounds all "
+            "activations of a batch by one scale."
         )
     calibration = artifact.details.get("calibration")
     if calibration is not None:

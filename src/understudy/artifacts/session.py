@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 
 from understudy.artifacts.artifact import Artifact, ExportedModel, checked_file
 from understudy.errors import ModelError
+from understudy.hardware import num_cores
 
 Arrays = Mapping[str, NDArray[np.int64]]
 Logits = tuple[NDArray[np.float32], ...]
@@ -43,15 +46,40 @@ def open_file(
 _SLOWER = ["SkipLayerNormFusion"]
 
 
+# What ONNX Runtime's quantiser writes into a file as its producer.
+_QUANTIZED = "onnx.quantize"
+
+
 def _open_onnx(path: Path, inputs: tuple[str, ...], outputs: tuple[str, ...], threads: int | None) -> Session:
+    session = _start_onnx(path, threads or 0)
+    _check_names(path, inputs, [one.name for one in session.get_inputs()])
+    _check_names(path, outputs, [one.name for one in session.get_outputs()])
+
+    def run_on(session: Any) -> Session:
+        def run(arrays: Arrays) -> Logits:
+            return tuple(session.run(outputs, {name: arrays[name] for name in inputs}))
+
+        return run
+
+    if session.get_modelmeta().producer_name != _QUANTIZED:
+        return run_on(session)
+    # A symbol in place of the second dimension means that it counts tokens.
+    shapes = {one.name: one.shape for one in session.get_outputs()}
+    per_token = [len(shapes[name]) > 1 and isinstance(shapes[name][1], str) for name in outputs]
+    return _one_by_one(
+        run_on(session), lambda: run_on(_start_onnx(path, 1)), per_token, threads or num_cores()
+    )
+
+
+def _start_onnx(path: Path, threads: int) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads or 0
+    options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     try:
-        session = onnxruntime.InferenceSession(
+        return onnxruntime.InferenceSession(
             str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=_SLOWER
         )
     except Exception as error:  # its errors have no common base class
@@ -59,14 +87,50 @@ def _open_onnx(path: Path, inputs: tuple[str, ...], outputs: tuple[str, ...], th
             f"{path} cannot be run by onnxruntime {onnxruntime.__version__}: {error}\nExport the student "
             "again, or use a newer onnxruntime."
         ) from None
-    _check_names(path, inputs, [one.name for one in session.get_inputs()])
-    _check_names(path, outputs, [one.name for one in session.get_outputs()])
 
-    def run(arrays: Arrays) -> Logits:
-        made: list[NDArray[np.float32]] = session.run(outputs, {name: arrays[name] for name in inputs})
-        return tuple(made)
 
-    return run
+def _one_by_one(
+    run: Session, open_single: Callable[[], Session], per_token: Sequence[bool], num_threads: int
+) -> Session:
+    """Return a session that runs the texts of a batch one by one and without padding.
+
+    ONNX Runtime rounds all activations of a call by one scale. In a batch, padding and the other texts would
+    therefore change a prediction. Several threads run several texts at once, which is as fast as a batch.
+
+    Args:
+        open_single: opens the same model with a single thread, for several texts at once.
+        per_token: for each output, whether its second dimension counts tokens.
+    """
+
+    @functools.cache
+    def open_pool() -> tuple[Session, ThreadPoolExecutor]:
+        return open_single(), ThreadPoolExecutor(num_threads)
+
+    def run_rows(arrays: Arrays) -> Logits:
+        mask_BL = np.asarray(arrays["attention_mask"], bool)
+        texts = [
+            {name: value[row : row + 1, mask_L] for name, value in arrays.items()}
+            for row, mask_L in enumerate(mask_BL)
+        ]
+        if len(texts) == 1 or num_threads == 1:
+            made = [run(text) for text in texts]
+        else:
+            single, pool = open_pool()
+            made = list(pool.map(single, texts))
+        return tuple(
+            _place_tokens(values, mask_BL) if counts_tokens else np.concatenate(values)
+            for values, counts_tokens in zip(zip(*made, strict=True), per_token, strict=True)
+        )
+
+    return run_rows
+
+
+def _place_tokens(values: Sequence[NDArray[np.float32]], mask_BL: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Return the values of the tokens of several texts in one array, with zeros where there is padding."""
+    placed = np.zeros((*mask_BL.shape, *values[0].shape[2:]), np.float32)
+    for row, value, mask_L in zip(placed, values, mask_BL, strict=True):
+        row[mask_L] = value[0]
+    return placed
 
 
 def _open_openvino(
@@ -110,10 +174,7 @@ def _check_names(path: Path, expected: Sequence[str], found: Sequence[str]) -> N
 
 
 def pad(rows: Sequence[Mapping[str, Sequence[int]]], padding: Mapping[str, int]) -> dict[str, Any]:
-    """Pad the token ids of several texts to the longest, with an attention mask.
-
-    A single text is not padded: in int8 all activations have one scale, which padding would change.
-    """
+    """Pad the token ids of several texts to the longest, with an attention mask."""
     lengths = [len(row["input_ids"]) for row in rows]
     width = max(lengths)
     arrays = {name: np.full((len(rows), width), value, np.int64) for name, value in padding.items()}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from understudy.hardware import num_cores
 
 
 def serve_command(
@@ -81,11 +82,4 @@ def serve_command(
 
     from understudy.serve.run import serve
 
-    serve(settings, host=host, port=port, workers=workers or _num_cores())
-
-
-def _num_cores() -> int:
-    """Return the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    serve(settings, host=host, port=port, workers=workers or num_cores())

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from pathlib import Path
 
-from understudy.hardware import cpu_flags, cpu_info
+from understudy.hardware import cpu_flags, cpu_info, num_cores
 
 # CPU features that make int8 products fast, as named in /proc/cpuinfo.
 _FLAGS = ("amx_int8", "avx512_vnni", "avx_vnni", "avx512f", "avx2", "asimddp")
@@ -16,10 +15,9 @@ def describe_machine() -> dict[str, object]:
     """Return the processor, the number of cores available to this process, and their features."""
     name = cpu_info().get("model name", platform.processor() or platform.machine())
     flags = cpu_flags()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "processor": name,
-        "cores": cores,
+        "cores": num_cores(),
         "flags": [flag for flag in _FLAGS if flag in flags],
         "system": f"{platform.system()} {platform.machine()}",
     }

@@ -14,7 +14,6 @@ const MAX_ANSWER_TOKENS = 30;
 const MAX_QUESTION_TOKENS = 64;
 const DEFAULT_STRIDE = 128;
 const THRESHOLD = 0.5;
-const BATCH = 32;
 
 export class Predictor {
   /** Load the student that lies beside this file. `onProgress(loaded, total)` counts bytes. */
@@ -51,37 +50,24 @@ export class Predictor {
 
   /** Return the model's outputs for each encoding of a row, divided by the artifact's temperature.
    *
-   * The windows or choices of a row go in batches of similar length, as in understudy's Predictor: in int8 all
-   * activations of a batch have one scale.
+   * One by one, as in understudy's Predictor: in a batch, all activations of an int8 model have one scale.
    */
   async run(encodings) {
-    const order = [...encodings.keys()].sort((a, b) => encodings[b].ids.length - encodings[a].ids.length);
     const found = [];
-    for (let start = 0; start < order.length; start += BATCH) {
-      const places = order.slice(start, start + BATCH);
-      const made = await this.session.run(this.feeds(places.map((place) => encodings[place])), this.artifact.outputs);
-      places.forEach((place, row) => {
-        found[place] = this.artifact.outputs.map((name) => {
-          const size = made[name].data.length / places.length;
-          const values = Array.from(made[name].data.slice(row * size, (row + 1) * size));
-          return { values: values.map((one) => one / (this.artifact.temperature ?? 1)), width: made[name].dims.at(-1) };
-        });
-      });
+    for (const encoding of encodings) {
+      const made = await this.session.run(this.feeds(encoding), this.artifact.outputs);
+      found.push(this.artifact.outputs.map((name) => {
+        const values = Array.from(made[name].data);
+        return { values: values.map((one) => one / (this.artifact.temperature ?? 1)), width: made[name].dims.at(-1) };
+      }));
     }
     return found;
   }
 
-  /** Return the inputs of the model for several encodings, padded to the longest. */
-  feeds(encodings) {
-    const width = Math.max(...encodings.map(({ ids }) => ids.length));
-    const { input_ids: id = 0, token_type_ids: type = 0 } = this.artifact.padding;
-    const padded = (values, filler) => [...values, ...Array(width - values.length).fill(filler)];
-    const columns = {
-      input_ids: encodings.flatMap(({ ids }) => padded(ids, id)),
-      token_type_ids: encodings.flatMap(({ types }) => padded(types, type)),
-      attention_mask: encodings.flatMap(({ ids }) => padded(ids.map(() => 1), 0)),
-    };
-    const tensor = (name) => new ort.Tensor("int64", BigInt64Array.from(columns[name], BigInt), [encodings.length, width]);
+  /** Return the inputs of the model for one encoding. */
+  feeds({ ids, types }) {
+    const columns = { input_ids: ids, token_type_ids: types, attention_mask: ids.map(() => 1) };
+    const tensor = (name) => new ort.Tensor("int64", BigInt64Array.from(columns[name], BigInt), [1, ids.length]);
     return Object.fromEntries(this.artifact.inputs.map((name) => [name, tensor(name)]));
   }
 }
