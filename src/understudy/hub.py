@@ -72,6 +72,25 @@ def check_reachable(name: str, key: str) -> None:
         )
 
 
+# Of any tokenizer that transformers can read.
+_TOKENIZER_FILES = ("tokenizer*.json", "vocab*", "merges.txt", "*.model", "*.tiktoken")
+
+
+def check_tokenizer_files(name: str) -> None:
+    """Refuse a local model without any file of a tokenizer."""
+    folder = Path(name).expanduser()
+    if folder.is_dir() and not any(any(folder.glob(pattern)) for pattern in _TOKENIZER_FILES):
+        raise ModelError(no_tokenizer(name))
+
+
+def no_tokenizer(name: str) -> str:
+    """Return the message for a model without a tokenizer."""
+    return (
+        f"{name!r} has no tokenizer: tokenizer.json, vocab.txt or the like is missing. Save it beside the "
+        "model with tokenizer.save_pretrained."
+    )
+
+
 def is_hub_name(name: str) -> bool:
     """Return whether a name has the form `user/name` of a repository.
 

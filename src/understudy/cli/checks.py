@@ -12,20 +12,25 @@ if TYPE_CHECKING:
 
 
 def check_early(
-    build: Callable[[], Recipe], output_dir: Path | None = None, marks: Sequence[str] | None = None
+    build: Callable[[], Recipe],
+    output_dir: Path | None = None,
+    marks: Sequence[str] | None = None,
+    *,
+    may_be_finished: bool = True,
 ) -> Recipe:
     """Refuse a recipe whose models, files or columns do not exist, and an output folder in use.
 
     Args:
         build: returns the recipe; not called if the extra `train` is not installed.
         marks: a folder with any of these files belongs to this command. Defaults to the usual ones.
+        may_be_finished: accept a folder that holds a finished run.
 
     Returns:
         the recipe.
     """
     from understudy.errors import require
     from understudy.recipe.inputs import check_inputs
-    from understudy.workspace.folders import check_free
+    from understudy.workspace.folders import check_free, refuse_finished
 
     require("torch")
     recipe = build()
@@ -33,24 +38,27 @@ def check_early(
     # Only the first process checks: a slower one might find files that the first has begun to write.
     if output_dir is not None and os.environ.get("RANK", "0") == "0":
         check_free(output_dir, **({"marks": marks} if marks is not None else {}))
+        if not may_be_finished:
+            refuse_finished(output_dir)
     return recipe
 
 
 def check_rows_early(recipe: Recipe, model: str | None) -> None:
-    """Refuse a model that cannot be loaded, and bad rows in local files.
+    """Refuse a model that cannot be loaded or has no tokenizer, and bad rows in local files.
 
     Processes of a distributed run leave the rows to the command.
 
     Args:
         model: the model that the rows are for.
     """
-    from understudy.hub import check_reachable
+    from understudy.hub import check_reachable, check_tokenizer_files
     from understudy.models.settings import teacher_inside
     from understudy.recipe.inputs import check_values
 
     model = str(teacher_inside(model)) if model is not None else None
     if model is not None:
         check_reachable(model, "the model")
+        check_tokenizer_files(model)
     if os.environ.get("WORLD_SIZE", "1") == "1":
         check_values(recipe, model)
 
@@ -60,7 +68,7 @@ def check_scoring(model: str, *, against: str | None = None, split: str | None =
 
     Args:
         against: the model to compare with, if any.
-        split: the split to score, if it is not a development set; its file is then looked for later.
+        split: the split to score, if it is not a development set.
         given: the arguments of `evaluation_recipe`.
     """
     from understudy.artifacts.artifact import split_form
@@ -77,7 +85,9 @@ def check_scoring(model: str, *, against: str | None = None, split: str | None =
     scored = scored_model(model)
     recipe = evaluation_recipe(scored, **given)
     data = recipe.data
-    if split is None and (data.source or data.dev or data.dev_share):
+    if split is not None:
+        check_values(recipe, split_form(str(scored))[0], [split])
+    elif data.source or data.dev or data.dev_share:
         check_rows(recipe.task_definition, data, unread=["train"])
         check_values(recipe, split_form(str(scored))[0], dev_splits(recipe.task_definition, data))
 

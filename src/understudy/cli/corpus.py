@@ -49,7 +49,7 @@ def corpus_command(
     from understudy.distillation.recipes import corpus_recipe
 
     given: dict[str, Any] = {"tokenizer": tokenizer, "recipe": recipe, "settings": settings or ()}
-    check_early(lambda: corpus_recipe(sources, **given), output_dir)
+    check_early(lambda: corpus_recipe(sources, **given), output_dir, may_be_finished=overwrite)
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_corpus

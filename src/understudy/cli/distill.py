@@ -92,6 +92,7 @@ def distill_command(
     from understudy.cli.checks import check_early, check_rows_early
     from understudy.distillation.recipes import distill_recipe
     from understudy.models.settings import split_students
+    from understudy.recipe.inputs import check_has_teacher
     from understudy.recipe.load import file_settings, parse_settings
 
     overrides = {
@@ -111,8 +112,11 @@ def distill_command(
     given: dict[str, Any] = {"method": method, "predictions": predictions}
     given |= {"task": task, "data": data, "recipe": recipe, "settings": overrides}
     students = split_students(student)
+    may_be_finished = overwrite or len(students) > 1
     for name, one in students.items():
-        built = check_early(partial(distill_recipe, teacher, student=one, **given), output_dir / name)
+        build = partial(distill_recipe, teacher, student=one, **given)
+        built = check_early(build, output_dir / name, may_be_finished=may_be_finished)
+        check_has_teacher(built)
     check_rows_early(built, built.teacher)
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue

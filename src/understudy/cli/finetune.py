@@ -61,7 +61,7 @@ def finetune_command(
         **parse_settings(settings or ()),
     }
     given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": overrides}
-    built = check_early(lambda: finetune_recipe(model, **given), output_dir)
+    built = check_early(lambda: finetune_recipe(model, **given), output_dir, may_be_finished=overwrite)
     check_rows_early(built, built.model)
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue

@@ -46,8 +46,10 @@ def general_command(
 
     given: dict[str, Any] = {"corpus": corpus, "recipe": recipe, "settings": settings or ()}
     students = split_students(student)
+    may_be_finished = overwrite or len(students) > 1
     for name, shape in students.items():
-        check_early(partial(general_recipe, teacher, student=shape, **given), output_dir / name)
+        build = partial(general_recipe, teacher, student=shape, **given)
+        check_early(build, output_dir / name, may_be_finished=may_be_finished)
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_general

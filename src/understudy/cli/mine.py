@@ -61,7 +61,7 @@ def mine_command(
 
     given: dict[str, Any] = {"teacher": teacher, "encoder": encoder, "task": task, "data": data}
     given |= {"recipe": recipe, "settings": settings or ()}
-    check_early(lambda: mine_recipe(sources, **given), output_dir)
+    check_early(lambda: mine_recipe(sources, **given), output_dir, may_be_finished=overwrite)
     check_mine(mine_recipe(sources, **given))
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue

@@ -13,7 +13,7 @@ from understudy.kinds.tasks import DEFAULT_KIND, get_task
 from understudy.mining.settings import MineSettings
 from understudy.models.settings import override_sizes, student_settings, teacher_inside
 from understudy.recipe.distillation import Method
-from understudy.recipe.inputs import check_heads
+from understudy.recipe.inputs import check_sizes
 from understudy.recipe.library import shipped_recipes
 from understudy.recipe.load import build_recipe, load_recipe, no_task, parse_settings, without_none
 from understudy.recipe.recipe import Recipe
@@ -250,7 +250,7 @@ def preliminary_recipe(
     )
     if model is None:
         find_teacher(built)
-    check_heads(built.student, model)
+    check_sizes(built, model)
     return built
 
 

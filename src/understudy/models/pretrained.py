@@ -24,7 +24,7 @@ from understudy.data.labels import check_labels, named_labels
 from understudy.data.task import Task
 from understudy.data.tokens import PAD_TO_MULTIPLE_OF
 from understudy.errors import ModelError, did_you_mean
-from understudy.hub import split_revision
+from understudy.hub import no_tokenizer, split_revision
 from understudy.models.families import num_positions
 from understudy.models.heads import has_head_for
 
@@ -78,10 +78,7 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
             "tokenizer.save_pretrained."
         ) from error
     if len(tokenizer) <= len(set(tokenizer.all_special_tokens)):  # what transformers makes without files
-        raise ModelError(
-            f"{model!r} has no tokenizer: tokenizer.json, vocab.txt or the like is missing. Save it beside "
-            "the model with tokenizer.save_pretrained."
-        )
+        raise ModelError(no_tokenizer(model))
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ModelError(
             f"{model!r} has a slow tokenizer ({type(tokenizer).__name__}); a fast one is needed for "

@@ -9,9 +9,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from understudy.errors import RecipeError
 from understudy.models.pretrained import load_tensors_beside
-from understudy.models.settings import ProjectionKind
+from understudy.models.settings import ProjectionKind, check_projection
 
 # B batch, L tokens, H a student's hidden size, T a teacher's
 
@@ -39,11 +38,7 @@ class Projections(nn.Module):
         channels: Tensor | None = None,
     ) -> None:
         super().__init__()
-        if kind == "none" and student_size != teacher_size:
-            raise RecipeError(
-                f"projection is none, and the student's width of {student_size} is not its teacher's "
-                f"{teacher_size}. Use shared or per-layer, e.g. --set patient.projection=shared."
-            )
+        check_projection(kind, student_size, teacher_size)
         count = {"shared": 1, "per-layer": num_states, "none": 0}[kind]
         self.linears = nn.ModuleList(nn.Linear(student_size, teacher_size) for _ in range(count))
         for linear in self.linears:

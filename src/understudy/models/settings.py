@@ -310,6 +310,15 @@ def check_width(width: int, heads: int) -> None:
     )
 
 
+def check_projection(projection: str, student_size: int, teacher_size: int) -> None:
+    """Refuse to compare states of different widths without a matrix between them."""
+    if projection == "none" and student_size != teacher_size:
+        raise RecipeError(
+            f"projection is none, and the student's width of {student_size} is not its teacher's "
+            f"{teacher_size}. Put a learnt matrix between them: projection=shared, or per-layer."
+        )
+
+
 def check_start(settings: StudentSettings) -> None:
     """Refuse keys that do not apply to the way the student starts."""
     start = settings.start

@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from understudy.data.settings import DataSettings
 from understudy.data.sources import (
@@ -26,7 +27,7 @@ from understudy.files import check_text_source
 from understudy.hub import check_model_name
 from understudy.models.heads import model_labels, read_head
 from understudy.models.layer_map import choose_layers
-from understudy.models.settings import StudentSettings, check_start, check_teacher, check_width, parse_shape
+from understudy.models.settings import check_projection, check_start, check_teacher, check_width, parse_shape
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
 
@@ -54,6 +55,16 @@ def check_planned(recipe: Recipe) -> None:
         raise RecipeError(f"{key} must be given: {what}.")
 
 
+def check_has_teacher(recipe: Recipe) -> None:
+    """Refuse to distil without a teacher or a file of predictions."""
+    predictions = recipe.soft_labels.predictions if recipe.soft_labels is not None else None
+    if recipe.teacher is None and predictions is None:
+        raise RecipeError(
+            "teacher must be given: a folder or a hub name of a fine-tuned model; or, with method: "
+            "soft-labels, soft_labels.predictions: a file of predictions."
+        )
+
+
 def check_inputs(recipe: Recipe) -> None:
     """Refuse a shape, a model, a file or a column that does not exist; nothing on the hub is checked."""
     check_start(recipe.student)
@@ -72,7 +83,7 @@ def check_inputs(recipe: Recipe) -> None:
             check_model_name(name, key)
     if recipe.teacher is not None:
         check_teacher(recipe.teacher)
-    check_heads(recipe.student, recipe.teacher)
+    check_sizes(recipe, recipe.teacher)
     if recipe.general is not None and recipe.general.corpus is not None:
         read_corpus_result(Path(recipe.general.corpus).expanduser())
     for block, key in ((recipe.corpus, "corpus.sources"), (recipe.mine, "mine.sources")):
@@ -134,26 +145,38 @@ def _is_elsewhere(task: Task, data: DataSettings) -> bool:
     return is_dataset_copy(task, place) or not is_path
 
 
-def check_heads(student: StudentSettings, teacher: str | None) -> None:
-    """Refuse a student whose width does not fit its heads, or that has more layers than it is cut from.
+def check_sizes(recipe: Recipe, teacher: str | None) -> None:
+    """Refuse sizes of a student that do not fit its heads, its layers or its teacher's states.
 
     A student has its teacher's heads unless they are given.
     """
+    student = recipe.student
     sizes = (parse_shape(student.shape) if student.shape is not None else {}) | student.sizes
     source = student.source or teacher
     if source is None or "hidden_size" not in sizes:
         return
-    try:
-        config = json.loads((Path(source).expanduser() / "config.json").read_text("utf-8"))
-    except (OSError, ValueError):
-        return  # on the hub, or broken, which is reported when it is loaded
-    own = config if isinstance(config, dict) else {}
+    own = _read_config(source)
     heads = sizes.get("num_attention_heads", own.get("num_attention_heads"))
     if isinstance(heads, int) and heads > 0:
         check_width(sizes["hidden_size"], heads)
     layers, num_source = sizes.get("num_hidden_layers"), own.get("num_hidden_layers")
     if student.start == "cut" and layers is not None and isinstance(num_source, int):
         choose_layers(student.layers or "spaced", layers, num_source)
+    width = _read_config(teacher).get("hidden_size") if teacher is not None else None
+    if recipe.method == "patient" and recipe.patient is not None and isinstance(width, int):
+        try:
+            check_projection(recipe.patient.projection, sizes["hidden_size"], width)
+        except RecipeError as error:
+            raise RecipeError(f"patient.{error}") from None
+
+
+def _read_config(model: str) -> dict[str, Any]:
+    """Return the config of a local model; empty if it is on the hub, or broken."""
+    try:
+        config = json.loads((Path(model).expanduser() / "config.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return config if isinstance(config, dict) else {}
 
 
 def check_rows(task: Task, data: DataSettings, *, unread: Sequence[str] = ()) -> None:

@@ -17,11 +17,12 @@ from understudy.distillation.methods import Distillation, check_distillation, ma
 from understudy.distillation.rows import prepare
 from understudy.distillation.summary import hash_inputs, summarize_distillation
 from understudy.distillation.vocabulary import hash_vocabulary, with_vocabulary
-from understudy.errors import OutputError, RecipeError
+from understudy.errors import OutputError
 from understudy.models.heads import model_labels
 from understudy.models.pretrained import load_config
 from understudy.models.settings import STUDENT, check_start
 from understudy.planning.budget import with_target
+from understudy.recipe.inputs import check_has_teacher
 from understudy.recipe.load import load_recipe
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import refuse_other_stages
@@ -56,12 +57,7 @@ def distill_from_recipe(
     In a distributed run every process returns, but only the first one's result has content.
     """
     check_callbacks(callbacks)
-    predictions = recipe.soft_labels.predictions if recipe.soft_labels is not None else None
-    if recipe.teacher is None and predictions is None:
-        raise RecipeError(
-            "teacher must be given: a folder or a hub name of a fine-tuned model; or, with method: "
-            "soft-labels, soft_labels.predictions: a file of predictions."
-        )
+    check_has_teacher(recipe)
     check_start(recipe.student)
     refuse_other_stages(recipe)
     output_dir = output_dir.expanduser().resolve()

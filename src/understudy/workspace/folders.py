@@ -72,7 +72,7 @@ def check_is_folder(output_dir: Path) -> None:
 def check_output(
     output_dir: Path, recipe: Recipe, *, overwrite: bool, may_differ: Sequence[str] = ()
 ) -> None:
-    """Refuse a folder that is neither new nor a run of the same recipe to resume. Nothing is written yet.
+    """Refuse a folder that is neither new nor a run of the same recipe to resume.
 
     Args:
         may_differ: dotted keys whose values may change when a run is resumed.
@@ -81,9 +81,7 @@ def check_output(
     check_apart(output_dir, input_paths(recipe))
     if (output_dir / RESULT).exists() and not overwrite:
         remove_leftovers(output_dir)  # in case it was interrupted after writing its result
-        raise OutputError(
-            f"{output_dir} holds a finished run. Use --overwrite to replace it, or another --output-dir."
-        )
+        refuse_finished(output_dir)
     saved = output_dir / RECIPE
     if (
         saved.exists()
@@ -96,11 +94,23 @@ def check_output(
         )
 
 
+def refuse_finished(output_dir: Path) -> None:
+    """Refuse a folder with a finished run, unless files are left in it that only an unfinished one needs."""
+    if (output_dir / RESULT).exists() and not _leftovers(output_dir):
+        raise OutputError(
+            f"{output_dir} holds a finished run. Use --overwrite to replace it, or another --output-dir."
+        )
+
+
 def remove_leftovers(output_dir: Path) -> None:
     """Remove what only an unfinished run needs: checkpoints, half-written files, seals, search results."""
-    for pattern in (FOUND, HASHES, f"**/{TRAINING_FOLDER}/checkpoint-*", "*/*.sha256", "**/*.writing"):
-        for path in list(output_dir.glob(pattern)):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in _leftovers(output_dir):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _leftovers(output_dir: Path) -> list[Path]:
+    patterns = (FOUND, HASHES, f"**/{TRAINING_FOLDER}/checkpoint-*", "*/*.sha256", "**/*.writing")
+    return [path for pattern in patterns for path in output_dir.glob(pattern)]
 
 
 def refuse_single_run(output_dir: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -122,6 +123,22 @@ MISTAKES = {
         "run encoder --train rows.csv --split 0.5 --output-dir encoder",
         "encoder is not empty, and understudy did not write it",
     ),
+    "no teacher": (
+        "distill --train rows.csv --split 0.5 --output-dir o",
+        "teacher must be given: a folder or a hub name",
+    ),
+    "another width": (
+        "distill teacher --method patient --student 4l-312d --task sst2 --data ./glue --output-dir o",
+        "patient.projection is none, and the student's width of 312 is not its teacher's 384",
+    ),
+    "model without a tokenizer": (
+        "distill untold --train rows.csv --split 0.5 --output-dir o",
+        "'untold' has no tokenizer: tokenizer.json, vocab.txt or the like is missing",
+    ),
+    "finished folder": (
+        "finetune encoder --train rows.csv --split 0.5 --output-dir finished",
+        "finished holds a finished run. Use --overwrite",
+    ),
     "full folder of a teacher": (
         "finetune encoder --train rows.csv --split 0.5 --output-dir encoder",
         "encoder is not empty, and understudy did not write it",
@@ -190,6 +207,10 @@ ROW_MISTAKES = {
         "use --task regression to predict a number",
     ),
     "evaluate": ("evaluate teacher --task classification --dev bad.csv", "empty text (9)"),
+    "split that is not given": (
+        "evaluate teacher --task classification --dev rows.csv --split test",
+        "data.test must be given",
+    ),
 }
 
 
@@ -231,6 +252,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("empty")
     (folder / "encoder").mkdir()
     (folder / "encoder" / "config.json").write_text('{"model_type": "bert", "num_attention_heads": 12}')
+    (folder / "encoder" / "vocab.txt").touch()
     (folder / "rows.csv").write_text("review,stars\ngood,1\nbad,0\n")
     (folder / "artifact").mkdir()
     (folder / "artifact" / "artifact.json").write_text(json.dumps(ARTIFACT))
@@ -245,9 +267,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "teacher").mkdir()
     (folder / "teacher" / "config.json").write_text(
         '{"model_type": "bert", "architectures": ["BertForSequenceClassification"], '
-        '"num_attention_heads": 12, "num_hidden_layers": 12, '
+        '"num_attention_heads": 12, "num_hidden_layers": 12, "hidden_size": 384, '
         '"id2label": {"0": "0", "1": "1"}}'
     )
+    shutil.copytree(folder / "teacher", folder / "untold")
+    (folder / "teacher" / "vocab.txt").touch()
+    (folder / "finished").mkdir()
+    (folder / "finished" / "result.json").write_text("{}")
     return folder
 
 

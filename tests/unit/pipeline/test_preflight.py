@@ -361,7 +361,7 @@ def test_heads(values: dict[str, Any], tmp_path: Path) -> None:
 def test_widths(values: dict[str, Any], tmp_path: Path) -> None:
     one = found(values, tmp_path, "widths", intermediate__projection="none")
     assert one.level == "error"
-    assert "16 wide" in one.message
+    assert "width of 16" in one.message
 
 
 def test_whatever_else_does_not_match(values: dict[str, Any], tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from understudy.models.families import own_sizes
 from understudy.models.heads import has_head_for
 from understudy.models.layer_map import layer_map
 from understudy.models.pretrained import check_max_length, load_config, load_tokenizer
-from understudy.models.settings import StudentSettings, check_start
+from understudy.models.settings import StudentSettings, check_projection, check_start
 from understudy.models.student import base_config, cannot_fit, student_config
 from understudy.objectives.compose import weight_of
 from understudy.pipeline.preflight.planned_run import Finding, PlannedRun, num_parameters, untrained
@@ -317,14 +317,10 @@ def check_widths(planned: PlannedRun) -> Iterator[Finding]:
     blocks: dict[str, Any] = {planned.layers.block: planned.layers} if planned.layers is not None else {}
     blocks["patient"] = planned.recipe.patient if planned.recipe.method == "patient" else None
     for name, block in blocks.items():
-        if block is not None and block.projection == "none" and student != teacher:
-            yield Finding(
-                "widths",
-                "error",
-                f"the student's states are {student} wide and the teacher's {teacher}, and "
-                f"{name}.projection is none. Put a learnt matrix between them: --set "
-                f"{name}.projection=shared.",
-            )
+        try:
+            check_projection(block.projection if block is not None else "shared", student, teacher)
+        except RecipeError as error:
+            yield Finding("widths", "error", f"{name}.{error}")
 
 
 def check_whole_match(planned: PlannedRun) -> Iterator[Finding]:
