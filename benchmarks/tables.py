@@ -519,6 +519,58 @@ def alternatives_table(results: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
+def embeddings_table(results: dict) -> str:
+    """Each embedding model as shipped, with its scores and the share that it keeps of its teacher's."""
+    metrics = ("stsb_spearman", "mrpc_average_precision", "qnli_mrr_at_10")
+    searched = ("nfcorpus_ndcg_at_10", "scifact_ndcg_at_10")
+    heads = ["STS-B Spearman", "MRPC average precision", "QNLI MRR@10", "NFCorpus nDCG@10", "SciFact nDCG@10"]
+    lines = [
+        f"| | {' | '.join(heads)} | kept of STS-B and QNLI | neighbours kept | file |",
+        "|---" * (len(heads) + 4) + "|",
+    ]
+    for name, run in results.items():
+        if not isinstance(run, dict):
+            continue
+        model, _, way = name.partition("-")
+        is_teacher = way == "teacher"
+        for form in ("fp32", "int8") if is_teacher else ("int8",):
+            found = run[form]
+            cells = [_interval(found["scores"][metric]) for metric in metrics]
+            cells += [
+                f"{found['scores'][metric]['value']:.3f}" if metric in found["scores"] else ""
+                for metric in searched
+            ]
+            kept = " and ".join(f"{found['kept_percent'][metric]:.1f}" for metric in metrics[::2])
+            neighbours = f"{100 * found['closeness']['neighbours']:.0f} %"
+            cells += ["", "", ""] if is_teacher and form == "fp32" else [f"{kept} %", neighbours, ""]
+            cells[-1] = f"{found['megabytes']:.1f} MB"
+            label = f"teacher, {form}" if is_teacher else _way_name(way)
+            lines.append(f"| {EMBEDDING_TEACHERS[model]}: {label} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _way_name(way: str) -> str:
+    shape, _, name = way.rpartition("-")
+    layers, width = re.fullmatch(r"(\d+)l-(\d+)d", shape).groups()
+    return f"{layers} layers of {width}, {EMBEDDING_WAYS[name]}"
+
+
+def _interval(score: dict) -> str:
+    return f"{score['value']:.3f} ({score['low']:.3f}–{score['high']:.3f})"
+
+
+EMBEDDING_TEACHERS = {"minilm": "all-MiniLM-L6", "mpnet": "all-mpnet-base"}
+EMBEDDING_WAYS = {"cut": "cut, untrained", "vectors": "vectors alone", "layers": "layers, then vectors"}
+
+
+def embedding_speed_table(results: dict) -> str:
+    lines = ["| | CPU ms, one text | CPU ms, 32 texts | file |", "|---|---|---|---|"]
+    for name, found in results["models"].items():
+        times = " | ".join(f"{found[key]['median']:.3g}" for key in ("cpu_ms_1", "cpu_ms_32"))
+        lines.append(f"| {name} | {times} | {found['megabytes']:.1f} MB |")
+    return "\n".join(lines) + "\n"
+
+
 def faults_table(results: dict) -> str:
     """What was done to all commands, and whether they ended as undisturbed."""
     return _counted(results["rows"], "fault", FAULTS)
@@ -587,6 +639,8 @@ TABLES = {
     "same-work": ("same_work", same_work_table),
     "peer-augmentation": ("peers", peer_augmentation_table),
     "alternatives": ("alternatives", alternatives_table),
+    "embeddings": ("embeddings", embeddings_table),
+    "embedding-speed": ("embedding_speed", embedding_speed_table),
     "faults": ("faults", faults_table),
     "faulted-commands": ("faults", faulted_commands_table),
 }

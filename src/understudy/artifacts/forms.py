@@ -38,21 +38,13 @@ from understudy.evaluation.score import (
 
 logger = logging.getLogger(__name__)
 
-
 # The names that transformers.js expects.
 FP32, INT8, INT4 = "onnx/model.onnx", "onnx/model_quantized.onnx", "onnx/model_q4.onnx"
-
-
 OPENVINO = "openvino/model_int8.xml"
-
 
 # Engines sum in different orders in fp32; a larger difference means a different model.
 PARITY = 1e-3
-
-
 _SAMPLE = 256  # rows for measuring which part quantisation hurts
-
-
 _BATCH = 32
 
 

@@ -45,7 +45,6 @@ def open_file(
 # A sum fused with the layer norm after it is several times slower than the two separately (docs/LOG.md).
 _SLOWER = ["SkipLayerNormFusion"]
 
-
 # What ONNX Runtime's quantiser writes into a file as its producer.
 _QUANTIZED = "onnx.quantize"
 

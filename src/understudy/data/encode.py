@@ -130,7 +130,6 @@ def text_reader(
 # Numeric columns that are not labels.
 _NOT_LABELS = ("row", "length", TRUNCATED)
 
-
 # A column that says whether a row has a label, in data in which some have none.
 LABELLED = "labelled"
 # The tensors of a batch that are passed to an encoder.

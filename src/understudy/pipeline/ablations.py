@@ -46,10 +46,7 @@ class Ablation:
 
 
 _SCRATCH = {"student.model": None, "student.fit": None, "student.init": "random"}
-
-
 _LAYERS_OFF = {"intermediate.weights.attention": 0.0, "intermediate.weights.hidden": 0.0}
-
 
 ABLATIONS: Mapping[str, Ablation] = {
     "procedures": Ablation(

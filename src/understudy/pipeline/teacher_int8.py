@@ -16,7 +16,6 @@ from understudy.workspace.result import write_result
 
 logger = logging.getLogger(__name__)
 
-
 # The report shows its score, so int8 may lose any number of points, and no part has to stay in fp32.
 _TOLERANCE = 100.0
 

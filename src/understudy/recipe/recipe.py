@@ -194,7 +194,6 @@ _KEYS: Mapping[str | None, tuple[str, ...]] = {
     "mine": ("task", "data", "teacher", "augment", "precision", "mine"),
 }
 
-
 # TrainingArguments that a stage cannot use, with the reason.
 _NOT_INTERMEDIATE = {
     "eval_strategy": "nothing is scored before the prediction stage",

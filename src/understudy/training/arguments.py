@@ -46,7 +46,6 @@ _NEED_WORKERS = (
     "dataloader_prefetch_factor",
 )
 
-
 # Limits that TrainingArguments does not check, but training fails without.
 _AT_LEAST: Mapping[str, float] = {
     "per_device_train_batch_size": 1,

@@ -35,17 +35,9 @@ from understudy.recipe.recipe import Recipe
 from understudy.workspace.folders import HASHES
 
 logger = logging.getLogger(__name__)
-
-
 PARTS = (TRAIN, HELD_OUT)
-
-
 _COUNTED = ("documents_kept", "blocks", "tokens")
-
-
 KEEP = "keep.npy"
-
-
 _LOOK_AT = 1_000  # documents checked before anything is written
 
 

@@ -20,45 +20,23 @@ from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import input_paths
 
 RESULT = "result.json"
-
-
 OUTCOMES = "outcomes.npz"  # per row, next to a distillation's result.json
-
-
 FOLDS = "folds"  # teachers of parts of the rows, next to the teacher
-
-
 FOUND = "found"  # what a search has found so far, removed at the end
-
-
 HASHES = "documents"  # hashes of a corpus's documents, removed at the end
-
-
 TRAINING_FOLDER = "training"  # checkpoints and tracker logs, next to the model
 TRIALS = "trials"  # of a search, until it is finished
-
-
 RECIPE = "recipe.yaml"
-
-
 STATE = "stages.json"  # input digests of each stage of a whole run, and the seconds it took
-
 
 # The stages of a distillation.
 INTERMEDIATE, PREDICTION, JOINT = "intermediate", "prediction", "joint"
 SOFT_LABELS, PATIENT = "soft-labels", "patient"
-
-
 STAGES = (INTERMEDIATE, PREDICTION, JOINT, SOFT_LABELS, PATIENT)
-
-
 INPUTS = "inputs.json"
-
 
 # The folders of a whole run, besides models.settings.DISTILLED.
 TEACHER, AUGMENTED, EVALUATION = "teacher", "augmented", "evaluation"
-
-
 ARTIFACT_FOLDER, TEACHER_INT8, BENCH = "artifact", "teacher-int8", "bench"
 
 
