@@ -27,6 +27,7 @@ from understudy.hub import split_revision
 
 SPLITS = ("train", "dev", "test")
 AUGMENTED_ROWS = "rows"  # the folder of augmented rows, next to their result.json
+IN_MEMORY = "in-memory"  # the folder of datasets that were given in Python, in the cache
 
 
 @dataclass(frozen=True)
@@ -363,7 +364,8 @@ def _saved_dataset_source(task: Task, settings: DataSettings, folder: Path) -> S
     import datasets
 
     dataset = datasets.load_from_disk(str(folder)).with_format(None)
-    return _dataset_source(task, dataset, settings.columns, str(folder), partial(hash_saved_dataset, folder))
+    name = "the data in memory" if folder.parent.name == IN_MEMORY else str(folder)
+    return _dataset_source(task, dataset, settings.columns, name, partial(hash_saved_dataset, folder))
 
 
 def _dataset_source(

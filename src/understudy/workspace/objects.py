@@ -15,7 +15,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from understudy.data.load import cache_folder
-from understudy.data.sources import SPLITS, hash_saved_dataset
+from understudy.data.sources import IN_MEMORY, SPLITS, hash_saved_dataset
 from understudy.errors import DataError, ModelError, RecipeError, did_you_mean
 from understudy.recipe.load import parse_settings, without_none
 from understudy.workspace.hashes import hash_model
@@ -148,7 +148,7 @@ def _dataset_path(dataset: Dataset) -> str:
     def write(folder: Path) -> None:
         dataset.save_to_disk(folder, num_shards=1)
 
-    return str(_keep("datasets", write, hash_saved_dataset))
+    return str(_keep(IN_MEMORY, write, hash_saved_dataset))
 
 
 def _keep(what: str, write: Callable[[Path], None], hash_content: Callable[[Path], str]) -> Path:
