@@ -50,7 +50,7 @@ def test_a_filtered_frame_has_no_column_for_its_index() -> None:
 def test_messages_do_not_name_the_cache(tmp_path: Path) -> None:
     rows = {"text": ["fine", ""], "label": ["x", "y"]}
     read = DataSettings(train=data_settings({"train": pd.DataFrame(rows)})["data.train"])
-    with pytest.raises(DataError, match="the data in memory: 1 of 2 rows is bad") as refused:
+    with pytest.raises(DataError, match="the data in memory: 1 of 2 rows are bad") as refused:
         load_data(get_task("classification"), read, ["train"])
     assert str(tmp_path) not in str(refused.value)
 
