@@ -55,6 +55,7 @@ def augment_command(
     """
     from understudy.cli.checks import check_early
     from understudy.distillation.recipes import augment_recipe
+    from understudy.recipe.inputs import check_augments
     from understudy.recipe.load import file_settings, parse_settings
 
     overrides = {
@@ -62,7 +63,7 @@ def augment_command(
         **parse_settings(settings or ()),
     }
     given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": overrides}
-    check_early(lambda: augment_recipe(model, **given), output_dir, may_be_finished=overwrite)
+    check_augments(check_early(lambda: augment_recipe(model, **given), output_dir, may_be_finished=overwrite))
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_augmented

@@ -43,13 +43,14 @@ def check_early(
     return recipe
 
 
-def check_rows_early(recipe: Recipe, model: str | None) -> None:
+def check_rows_early(recipe: Recipe, model: str | None, *, keeps_head: bool = True) -> None:
     """Refuse a model that cannot be loaded or has no tokenizer, and bad rows in local files.
 
     Processes of a distributed run leave the rows to the command.
 
     Args:
         model: the model that the rows are for.
+        keeps_head: whether the model must have the labels of the rows; if not, it gets a new head.
     """
     from understudy.hub import check_reachable, check_tokenizer_files
     from understudy.models.settings import teacher_inside
@@ -60,7 +61,7 @@ def check_rows_early(recipe: Recipe, model: str | None) -> None:
         check_reachable(model, "the model")
         check_tokenizer_files(model)
     if os.environ.get("WORLD_SIZE", "1") == "1":
-        check_values(recipe, model)
+        check_values(recipe, model, keeps_head=keeps_head)
 
 
 def check_scoring(model: str, *, against: str | None = None, split: str | None = None, **given: Any) -> None:

@@ -54,6 +54,7 @@ def finetune_command(
     """
     from understudy.cli.checks import check_early, check_rows_early
     from understudy.distillation.recipes import finetune_recipe
+    from understudy.recipe.inputs import check_planned
     from understudy.recipe.load import file_settings, parse_settings
 
     overrides = {
@@ -62,7 +63,8 @@ def finetune_command(
     }
     given: dict[str, Any] = {"task": task, "data": data, "recipe": recipe, "settings": overrides}
     built = check_early(lambda: finetune_recipe(model, **given), output_dir, may_be_finished=overwrite)
-    check_rows_early(built, built.model)
+    check_planned(built)
+    check_rows_early(built, built.model, keeps_head=False)
 
     from understudy.cli.console import people_on_stderr, print_json, say_how_to_continue
     from understudy.cli.summaries import print_scores

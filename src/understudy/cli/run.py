@@ -119,7 +119,7 @@ def run_command(
     for one in students.values():
         build = partial(preliminary_recipe, model, student=one, settings=overrides, **given)
         early = check_early(build, output_dir, (STATE,))
-    check_rows_early(early, model or find_teacher(early))
+    check_rows_early(early, model or find_teacher(early), keeps_head=early.finetune is None)
     if len(students) > 1 or lose is not None:
         _refuse_several(model, "several students" if lose is None else "this target", check=check, plan=plan)
         names = [one for one in students.values() if one is not None]

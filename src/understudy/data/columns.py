@@ -9,6 +9,7 @@ from understudy.errors import DataError, closest, did_you_mean
 
 # The options of `run`, `finetune` and `distill` for the usual fields.
 COLUMN_OPTIONS = {"text": "--text", "text_pair": "--text-pair", "label": "--label"}
+_HEADER = "If the file has no header, number its columns from 0: --set 'data.columns={text: 0, label: 1}'."
 
 
 def column_option(name: str) -> str:
@@ -39,12 +40,18 @@ def guess_columns(
     # Files for training and for scoring may have different fields.
     may_lack = kind.unlabelled_fields if kind.learns_from_labels else kind.fields
     given = {name: column for name, column in given.items() if column in available or name not in may_lack}
+    is_one = len(available) == 1 and any(mark in str(available[0]) for mark in ",;|\t")
+    if is_one and (given or len(kind.required) > 1):
+        raise DataError(
+            f"{source}: only one column was found, {available[0]!r}. A .csv is read with commas, semicolons "
+            "or tabs, a .tsv with tabs: rename the file, or save it with one of these."
+        )
     for name, column in given.items():
         if column not in available:
-            hint = did_you_mean(str(column), map(str, available))
+            hint = did_you_mean(str(column), map(str, available)) or f" {_HEADER}"
             raise DataError(
                 f"{source}: there is no column {column!r} for {name}; there are {_shown(available)}.{hint} "
-                f"Name another with {column_option(name)}, or check that this split has it."
+                f"Name another with {column_option(name)}."
             )
     for name, column in given.items():
         same = [other for other in given if given[other] == column and other != name]
@@ -75,16 +82,10 @@ def guess_columns(
         columns[missing[0]] = rest[0]  # the other of two columns
         missing = []
     if missing:
-        if len(available) == 1 and any(mark in str(available[0]) for mark in ",;|\t"):
-            raise DataError(
-                f"{source}: only one column was found, {available[0]!r}. A .csv is read with commas, "
-                "semicolons or tabs, a .tsv with tabs: rename the file, or save it with one of these."
-            )
         named = " ".join(f"{_option(name)}{_likely(kind, name, rest)}" for name in missing)
         raise DataError(
             f"{source}: cannot tell which column is {' and '.join(missing)}; there are "
-            f"{_shown(available)}. Say it: {named} (in Python data.columns.{missing[0]}). If the file has no "
-            "header, number its columns from 0: --set 'data.columns={text: 0, label: 1}'"
+            f"{_shown(available)}. Say it: {named} (in Python data.columns.{missing[0]}). {_HEADER}"
         )
     guessed = any(column != name for name, column in columns.items() if name not in given)
     return columns, guessed

@@ -88,6 +88,8 @@ def read_squad(path: Path, encoding: str) -> Iterator[RawRow]:
                         },
                     )
     except (json.JSONDecodeError, KeyError, TypeError) as error:
+        if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
+            raise DataError(f"{path} has an object a line: rename it to .jsonl.") from None
         raise DataError(
             f"{path} must be SQuAD's JSON (data → paragraphs → context, qas → id, question, "
             f"answers); reading it failed at {type(error).__name__}: {error}. Save it so, or as .jsonl "
@@ -141,7 +143,10 @@ def read_race(path: Path, encoding: str | None = None) -> Iterator[RawRow]:
     """Read RACE's folders of .txt files, each a JSON object with an article and its questions."""
     files = sorted(path.rglob("*.txt"))
     if not files:
-        raise DataError(f"{path} must hold RACE's .txt files (high/1.txt, middle/2.txt …); it has none.")
+        raise DataError(
+            f"{path} is a folder, and rows are read from files. Name the file, or give a folder with a "
+            "task's files with --data. (Only RACE's folder, with high/1.txt, middle/2.txt …, is read so.)"
+        )
     for file in files:
         name = file.relative_to(path).as_posix()
         try:

@@ -92,7 +92,12 @@ def train_trials(
     total = math.prod(len(values) for values in plan.settings.search.values())
     if total > 1 and base.should_save:
         names = ", ".join(plan.settings.search)
-        logger.info("%s: a search of %d trials over %s", stage, total, names)
+        key = output_dir.name.replace("-", "_")
+        logger.info(
+            "%s: a search of %d trials over %s; each is a whole training. To train once: --set "
+            "'%s.search={}'",
+            *(stage, total, names, key),
+        )
 
     def run(number: int, values: Mapping[str, Any]) -> float:
         if total > 1 and base.should_save:

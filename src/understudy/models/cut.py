@@ -29,7 +29,7 @@ from understudy.errors import ModelError, RecipeError
 from understudy.models.families import Family, LayerParts, family_of, known_families, own_sizes
 from understudy.models.layer_map import choose_layers
 from understudy.models.pretrained import load_tensors_beside
-from understudy.models.settings import LayerChoice
+from understudy.models.settings import LayerChoice, check_narrower
 
 # H hidden size, N heads, D head size, F feed-forward neurons
 
@@ -343,9 +343,5 @@ def check_fit(student: Any, source: Any) -> None:
             "student.init=random."
         )
     for axis, size in _sizes(student).items():
-        if size > _sizes(source)[axis]:
-            name = {"hidden": "width", "feed_forward": "feed-forward part"}.get(axis, "head size")
-            raise RecipeError(
-                f"a cut can only be narrower than its source: the student's {name} is {size}, the source's "
-                f"{_sizes(source)[axis]}. Choose a narrower student (--student), or use student.init=random."
-            )
+        name = {"hidden": "width", "feed_forward": "feed-forward part"}.get(axis, "head size")
+        check_narrower(name, size, _sizes(source)[axis])

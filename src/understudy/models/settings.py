@@ -310,12 +310,27 @@ def check_width(width: int, heads: int) -> None:
     )
 
 
-def check_projection(projection: str, student_size: int, teacher_size: int) -> None:
-    """Refuse to compare states of different widths without a matrix between them."""
+def check_narrower(what: str, size: int, source_size: int) -> None:
+    """Refuse a cut that is larger than what it is cut from."""
+    if size > source_size:
+        raise RecipeError(
+            f"a cut can only be narrower than its source: the student's {what} is {size}, the source's "
+            f"{source_size}. Choose a narrower student (--student), or use student.init=random."
+        )
+
+
+def check_projection(
+    projection: str, student_size: int, teacher_size: int, *, key: str = "projection"
+) -> None:
+    """Refuse to compare states of different widths without a matrix between them.
+
+    Args:
+        key: the setting's key in a recipe, for the message.
+    """
     if projection == "none" and student_size != teacher_size:
         raise RecipeError(
-            f"projection is none, and the student's width of {student_size} is not its teacher's "
-            f"{teacher_size}. Put a learnt matrix between them: projection=shared, or per-layer."
+            f"{key} is none, and the student's width of {student_size} is not its teacher's {teacher_size}. "
+            f"Put a learnt matrix between them: --set {key}=shared, or per-layer."
         )
 
 

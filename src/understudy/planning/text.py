@@ -20,6 +20,7 @@ from understudy.errors import RecipeError
 from understudy.models.flop import forward_flop
 from understudy.models.pretrained import load_tokenizer
 from understudy.planning.cost import Cost, Part
+from understudy.recipe.inputs import check_augments
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import with_precision
 
@@ -59,8 +60,7 @@ def cost_of_augmentation(recipe: Recipe, folder: Path, seconds: float) -> Cost:
     """Estimate Algorithm 1 over a task's training set."""
     settings = recipe.augment
     assert settings is not None
-    if settings.model is None:
-        raise RecipeError("augment.model must be given: a folder or a hub name of a masked language model.")
+    check_augments(recipe)
     recipe = with_precision(recipe)
     assert recipe.augment is not None
     settings = recipe.augment

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from understudy.data.labels import check_labels
 from understudy.data.settings import DataSettings
 from understudy.data.sources import (
     check_settings,
@@ -27,7 +28,14 @@ from understudy.files import check_text_source
 from understudy.hub import check_model_name
 from understudy.models.heads import model_labels, read_head
 from understudy.models.layer_map import choose_layers
-from understudy.models.settings import check_projection, check_start, check_teacher, check_width, parse_shape
+from understudy.models.settings import (
+    check_narrower,
+    check_projection,
+    check_start,
+    check_teacher,
+    check_width,
+    parse_shape,
+)
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
 
@@ -53,6 +61,12 @@ def check_planned(recipe: Recipe) -> None:
         key, model, what = "teacher", recipe.teacher, "a fine-tuned model, e.g. --set teacher=teachers/mrpc"
     if model is None:
         raise RecipeError(f"{key} must be given: {what}.")
+
+
+def check_augments(recipe: Recipe) -> None:
+    """Refuse to augment without a model."""
+    if recipe.augment is None or recipe.augment.model is None:
+        raise RecipeError("augment.model must be given: a folder or a hub name of a masked language model.")
 
 
 def check_has_teacher(recipe: Recipe) -> None:
@@ -100,7 +114,9 @@ def check_inputs(recipe: Recipe) -> None:
         unlabelled_source(rows, data.unlabelled, data.columns, encoding=data.encoding)
 
 
-def check_values(recipe: Recipe, model: str | None, splits: Sequence[str] | None = None) -> None:
+def check_values(
+    recipe: Recipe, model: str | None, splits: Sequence[str] | None = None, *, keeps_head: bool = True
+) -> None:
     """Read the rows of local files and refuse bad ones.
 
     Checked rows are cached, so a command that reads them afterwards does not check them again.
@@ -108,6 +124,7 @@ def check_values(recipe: Recipe, model: str | None, splits: Sequence[str] | None
     Args:
         model: the model that the rows are for; its config has its labels.
         splits: what the command reads. Defaults to the training rows and the development sets.
+        keeps_head: whether the model must have the labels of the rows; if not, it gets a new head.
     """
     data = recipe.data
     has_dev = any(one is not None for one in (data.source, data.dev, data.dev_share))
@@ -127,7 +144,9 @@ def check_values(recipe: Recipe, model: str | None, splits: Sequence[str] | None
     messages.setLevel(logging.ERROR)  # warnings come when the command reads the rows
     try:
         wanted = splits or ("train", *dev_splits(recipe.task_definition, recipe.data))
-        load_data(recipe.task_definition, recipe.data, wanted, labels=labels)
+        loaded = load_data(recipe.task_definition, recipe.data, wanted, labels=labels)
+        if keeps_head and labels is not None and loaded.labels is not None:
+            check_labels(str(model), labels, len(labels), loaded.labels)
     except UnderstudyError:
         raise
     except Exception:
@@ -162,12 +181,11 @@ def check_sizes(recipe: Recipe, teacher: str | None) -> None:
     layers, num_source = sizes.get("num_hidden_layers"), own.get("num_hidden_layers")
     if student.start == "cut" and layers is not None and isinstance(num_source, int):
         choose_layers(student.layers or "spaced", layers, num_source)
+    if student.start == "cut" and isinstance(own.get("hidden_size"), int):
+        check_narrower("width", sizes["hidden_size"], own["hidden_size"])
     width = _read_config(teacher).get("hidden_size") if teacher is not None else None
     if recipe.method == "patient" and recipe.patient is not None and isinstance(width, int):
-        try:
-            check_projection(recipe.patient.projection, sizes["hidden_size"], width)
-        except RecipeError as error:
-            raise RecipeError(f"patient.{error}") from None
+        check_projection(recipe.patient.projection, sizes["hidden_size"], width, key="patient.projection")
 
 
 def _read_config(model: str) -> dict[str, Any]:

@@ -114,8 +114,8 @@ def _useless_teacher(said: str, teacher: Path) -> Verdict:
         teacher: the folder of the teacher, if the run has fine-tuned it.
     """
     step = "fine-tune the teacher longer, or with another learning rate"
-    if (teacher / RESULT).is_file():
-        steps = json.loads((teacher / RESULT).read_text("utf-8"))["steps"]
+    steps = _teacher_steps(teacher)
+    if steps is not None:
         count = 3 * steps if steps >= _FEW_STEPS else _ENOUGH_STEPS
         step = f"--set finetune.training.max_steps={count}"
     return Verdict(
@@ -124,6 +124,14 @@ def _useless_teacher(said: str, teacher: Path) -> Verdict:
         ("A student can be no better than its teacher, so look at the teacher first.",),
         (step,),
     )
+
+
+def _teacher_steps(teacher: Path) -> int | None:
+    """Return how many steps a run has fine-tuned its teacher for; None if it has not."""
+    if not (teacher / RESULT).is_file():
+        return None
+    steps: int = json.loads((teacher / RESULT).read_text("utf-8"))["steps"]
+    return steps
 
 
 def judge_teacher_int8(summary: Mapping[str, Any], level: Level, tolerate: float) -> tuple[str | None, bool]:
@@ -168,6 +176,10 @@ def find_causes(
         if 100 * summary["difference"][summary["split"]][first_metric(summary)]["low"] >= -tolerate:
             steps.append("use the fp32 model of the artifact: Predictor(…, model='fp32')")
     longer = {}
+    taught = _teacher_steps(folder.parent / TEACHER)
+    if taught is not None and taught < _FEW_STEPS:
+        causes.append(f"The teacher was fine-tuned for {taught} steps only.")
+        longer["finetune"] = _ENOUGH_STEPS
     for name, stage in summary["stages"].items():
         fallen = still_falling(folder / name / "losses.csv")
         if fallen is not None:
@@ -179,17 +191,16 @@ def find_causes(
         elif stage["steps"] < _FEW_STEPS:
             causes.append(f"The stage {name} took {stage['steps']} steps only.")
             longer[name] = _ENOUGH_STEPS
-    if longer:
-        options = (
-            f"--set {name.replace('-', '_')}.training.max_steps={count}" for name, count in longer.items()
-        )
-        steps.append(" ".join(options))
+    options = [f"--set {name.replace('-', '_')}.training.max_steps={count}" for name, count in longer.items()]
     num_rows = sum(summary["counts"].get(split, {}).get("rows", 0) for split in ("train", "unlabelled"))
     max_rows = _max_rows(folder)
-    if max_rows is not None and num_rows >= max_rows:
+    leaves_rows_out = max_rows is not None and num_rows >= max_rows
+    if leaves_rows_out:
         causes.append(f"It learnt from {num_rows:,} rows, because data.max_rows left the others out.")
-        steps.append("--set data.max_rows=null")
-    elif num_rows < _FEW_ROWS:
+        options.append("--set data.max_rows=null")
+    if options:
+        steps.append(" ".join(options))
+    if not leaves_rows_out and num_rows < _FEW_ROWS:
         causes.append(
             f"It learnt from {num_rows:,} rows only. More text of the task helps, without labels too; "
             "`understudy mine` finds some in a corpus."

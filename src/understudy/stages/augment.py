@@ -20,6 +20,7 @@ from understudy.errors import RecipeError
 from understudy.files import hash_file, is_whole
 from understudy.jobs import Engine, Job, check_engine, run_jobs
 from understudy.progress import progress
+from understudy.recipe.inputs import check_augments
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths, with_precision
 from understudy.training.cpu import tune_cpu
@@ -69,9 +70,10 @@ def augment_from_recipe(
     recipe: Recipe, output_dir: Path, *, engine: Engine = "local", workers: int = 1, overwrite: bool = False
 ) -> AugmentResult:
     """Augment according to a recipe. See `augment`."""
+    check_augments(recipe)
     settings = recipe.augment
-    if settings is None or settings.model is None:
-        raise RecipeError("augment.model must be given: a folder or a hub name of a masked language model.")
+    assert settings is not None
+    assert settings.model is not None
     if not recipe.task_definition.kind.has_entities and settings.entities != "keep":
         raise RecipeError(f"augment.entities has no effect on {recipe.task_definition.kind}. Leave it out.")
     unread = [name for name in ("model", "training", "dropout", "attention") if getattr(recipe, name)]

@@ -135,6 +135,34 @@ MISTAKES = {
         "distill untold --train rows.csv --split 0.5 --output-dir o",
         "'untold' has no tokenizer: tokenizer.json, vocab.txt or the like is missing",
     ),
+    "finetune without a model": (
+        "finetune --train rows.csv --split 0.5 --output-dir o",
+        "model must be given: an encoder",
+    ),
+    "augment without a model": (
+        "augment --train rows.csv --output-dir o",
+        "augment.model must be given",
+    ),
+    "wider than the teacher": (
+        "distill teacher --student 4l-768d --task sst2 --data ./glue --output-dir o",
+        "a cut can only be narrower than its source: the student's width is 768, the source's 384",
+    ),
+    "folder as a file": (
+        "run encoder --train made --split 0.5 --output-dir o",
+        "made is a folder, and rows are read from files",
+    ),
+    "separator": (
+        "run encoder --train pipes.csv --split 0.5 --text review --label stars --output-dir o",
+        "only one column was found, 'review|stars'. A .csv is read with commas, semicolons or tabs",
+    ),
+    "JSON lines": (
+        "run encoder --train rows.json --split 0.5 --output-dir o",
+        "rows.json has an object a line: rename it to .jsonl",
+    ),
+    "no header": (
+        "run encoder --train other.csv --split 0.5 --text review --output-dir o",
+        "If the file has no header, number its columns from 0",
+    ),
     "finished folder": (
         "finetune encoder --train rows.csv --split 0.5 --output-dir finished",
         "finished holds a finished run. Use --overwrite",
@@ -202,6 +230,10 @@ ROW_MISTAKES = {
         "distill teacher --train rows.csv --dev other-labels.csv --output-dir o",
         "'2'",
     ),
+    "other training labels than the teacher's": (
+        "distill teacher --train named.csv --split 0.5 --output-dir o",
+        "The labels of teacher and of the data must agree",
+    ),
     "numbers as labels": (
         "finetune encoder --train numbers.csv --split 0.5 --output-dir o",
         "use --task regression to predict a number",
@@ -261,6 +293,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "bad.csv").write_text("review,stars\n" + "".join(f",{n % 2}\nfilm {n},1\n" for n in range(9)))
     (folder / "other-labels.csv").write_text("review,stars\ngood,2\nbad,0\n")
     (folder / "numbers.csv").write_text("review,stars\n" + "".join(f"film {n},{n / 7}\n" for n in range(50)))
+    (folder / "pipes.csv").write_text("review|stars\ngood|1\nbad|0\n")
+    (folder / "rows.json").write_text('{"review": "good", "stars": 1}\n{"review": "bad", "stars": 0}\n')
+    names = [f"film {n},{('good', 'bad')[n % 2]}\n" for n in range(30)]
+    (folder / "named.csv").write_text("review,stars\n" + "".join(names))
     (folder / "nothing").mkdir()
     (folder / "made").mkdir()
     (folder / "made" / "recipe.yaml").write_text("task: sst2\n")

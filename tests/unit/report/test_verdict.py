@@ -102,6 +102,26 @@ def test_rows_that_were_left_out_come_first(tmp_path: Path) -> None:
     assert verdict.steps == ("--set data.max_rows=null",)
 
 
+def test_the_next_command_mends_all_that_was_too_little(tmp_path: Path) -> None:
+    (tmp_path / "teacher").mkdir()
+    (tmp_path / "teacher" / "result.json").write_text('{"steps": 40}')
+    folder = tmp_path / "distilled"
+    folder.mkdir()
+    write_losses(folder, [1.0] * 10)
+    (folder / "recipe.yaml").write_text("data: {max_rows: 300}\n")
+    given = summary(-0.1, -0.08, -0.06, rows=300) | {"stages": {"prediction": {"steps": 40}}}
+    verdict = judge_student(given, folder, 2.0)
+    assert verdict.causes == (
+        "The teacher was fine-tuned for 40 steps only.",
+        "The stage prediction took 40 steps only.",
+        "It learnt from 300 rows, because data.max_rows left the others out.",
+    )
+    assert verdict.steps == (
+        "--set finetune.training.max_steps=1000 --set prediction.training.max_steps=1000 "
+        "--set data.max_rows=null",
+    )
+
+
 def test_one_answer_to_every_row_is_never_ready(tmp_path: Path) -> None:
     constant = summary(-0.01, 0.0, 0.01) | {"constant": ["student"]}
     assert judge_student(constant, tmp_path, 2.0).level == "not ready"

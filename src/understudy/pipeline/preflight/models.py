@@ -318,9 +318,10 @@ def check_widths(planned: PlannedRun) -> Iterator[Finding]:
     blocks["patient"] = planned.recipe.patient if planned.recipe.method == "patient" else None
     for name, block in blocks.items():
         try:
-            check_projection(block.projection if block is not None else "shared", student, teacher)
+            projection = block.projection if block is not None else "shared"
+            check_projection(projection, student, teacher, key=f"{name}.projection")
         except RecipeError as error:
-            yield Finding("widths", "error", f"{name}.{error}")
+            yield Finding("widths", "error", str(error))
 
 
 def check_whole_match(planned: PlannedRun) -> Iterator[Finding]:
