@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import torch
 from exported import write_encoder
 from sentence_transformers import SentenceTransformer
 from servers import Server
@@ -242,6 +243,31 @@ def test_scores_of_retrieval(finished: Path, tmp_path: Path) -> None:
         settings={"data.dev": str(tmp_path / "dev.jsonl"), "metric": "mrr_at_10"},
     ).content
     assert 0 < result["scores"]["dev"]["mrr_at_10"]["value"] <= 1
+
+
+def test_vectors_that_int8_destroys_are_not_shipped(finished: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(finished / "distilled" / "student", broken)
+    model = SentenceTransformer(str(broken), device="cpu")
+    # A huge number that the next product ignores takes all of the range of the others.
+    norm = model[0].auto_model.encoder.layer[-1].output.LayerNorm
+    with torch.no_grad():
+        norm.weight[0], norm.bias[0] = 0.0, 1e5
+        next(one for one in model if hasattr(one, "linear")).linear.weight[:, 0] = 0.0
+    model.save(str(broken))
+    rows = [
+        {"text": text, "text_pair": other, "label": float(len(set(text.split()) & set(other.split())))}
+        for text, other in itertools.combinations(TEXTS, 2)
+    ][::4]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    settings = {"data.dev": str(tmp_path / "dev.jsonl"), "data.max_length": 16}
+    out = tmp_path / "out"
+    exported = understudy.export(broken, task="embedding", output_dir=out, speed=False, settings=settings)
+    tried = exported.content["details"]["gate"]["int8"]["tried"]
+    assert tried[0]["points_lost"] > 0.5
+    assert exported.content["models"]["int8"]["kept_in_fp32"] == ["head"]
+    fp32, int8 = (exported.content["models"][form]["scores"]["dev"]["spearman"] for form in ("fp32", "int8"))
+    assert 100 * (fp32["value"] - int8["value"]) <= 0.5
 
 
 def test_a_server_answers_with_vectors(finished: Path, tmp_path: Path) -> None:
