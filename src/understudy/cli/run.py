@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -136,7 +137,9 @@ def run_command(
     from understudy.planning.budget import with_target
     from understudy.planning.plan import plan_from_recipe
 
-    with people_on_stderr(), say_how_to_continue("with the stage that it was in"):
+    # Nothing is written by a check or a plan, so there is nothing to continue.
+    hint = nullcontext() if check or plan else say_how_to_continue("with the stage that it was in")
+    with people_on_stderr(), hint:
         built = run_recipe(model, settings=overrides, **given)
         if plan:
             cost = plan_from_recipe(built)

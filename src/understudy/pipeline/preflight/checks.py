@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -47,6 +48,8 @@ from understudy.pipeline.preflight.models import (
 from understudy.pipeline.preflight.planned_run import LEVELS, Finding, PlannedRun
 from understudy.recipe.recipe import Recipe
 
+logger = logging.getLogger(__name__)
+
 CHECKS: tuple[Callable[[PlannedRun], Iterator[Finding]], ...] = (
     check_processes,
     check_teacher_head,
@@ -85,6 +88,7 @@ def preflight(recipe: Recipe, output_dir: Path) -> tuple[PlannedRun, list[Findin
     Raises:
         DataError, ModelError: if rows cannot be read or a model is missing; the message says what to do.
     """
+    logger.info("Checking rows, models and machine, which takes up to a minute")
     teacher = find_teacher(recipe)
     task, fine_tuned = recipe.task_definition, recipe.teacher is not None
     labels = model_labels(load_config(teacher), task) if fine_tuned else None
