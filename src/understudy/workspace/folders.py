@@ -83,7 +83,8 @@ def refuse_finished(output_dir: Path) -> None:
 def remove_leftovers(output_dir: Path) -> None:
     """Remove what only an unfinished run needs: checkpoints, half-written files, seals, search results."""
     for path in _leftovers(output_dir):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        # Some lie in folders that are removed before them.
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _leftovers(output_dir: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from understudy.errors import ModelError, OutputError
 from understudy.recipe.load import apply_settings
 from understudy.recipe.recipe import Recipe
 from understudy.recipe.resolve import resolve_paths
-from understudy.workspace.folders import check_output
+from understudy.workspace.folders import check_output, refuse_finished
 from understudy.workspace.hashes import hash_model
 
 RECIPE = Recipe.from_mapping({"task": "mrpc"})
@@ -35,6 +35,20 @@ def test_what_is_there_is_not_lost(tmp_path: Path, files: dict[str, str], messag
         check_output(tmp_path, RECIPE, overwrite=False)
     assert "--overwrite" in str(error.value)
     check_output(tmp_path, RECIPE, overwrite=True)
+
+
+def test_leftovers_of_a_finished_run_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text("{}")
+    left = ["documents/part.npy.sha256", "teacher/training/checkpoint-5/model.bin", "row.writing"]
+    for name in left:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    refuse_finished(tmp_path)  # not yet: the command removes the files first
+    with pytest.raises(OutputError, match="holds a finished run"):
+        check_output(tmp_path, RECIPE, overwrite=False)
+    assert not any((tmp_path / name).exists() for name in [*left, "documents"])
+    with pytest.raises(OutputError, match="holds a finished run"):
+        refuse_finished(tmp_path)
 
 
 def test_an_unfinished_run_of_the_same_recipe_goes_on(tmp_path: Path) -> None:
