@@ -533,8 +533,7 @@ def embeddings_table(results: dict) -> str:
             continue
         model, _, way = name.partition("-")
         is_teacher = way == "teacher"
-        forms = [form for form in ("fp32", "int8") if form in run and (is_teacher or form == "int8")]
-        for form in forms:
+        for form in ("fp32", "int8") if is_teacher else ("int8",):
             found = run[form]
             cells = [_interval(found["scores"][metric]) for metric in metrics]
             cells += [
@@ -543,7 +542,7 @@ def embeddings_table(results: dict) -> str:
             ]
             kept = " and ".join(f"{found['kept_percent'][metric]:.1f}" for metric in metrics[::2])
             neighbours = f"{100 * found['closeness']['neighbours']:.0f} %"
-            cells += ["", "", ""] if is_teacher and form == forms[0] else [f"{kept} %", neighbours, ""]
+            cells += ["", "", ""] if is_teacher and form == "fp32" else [f"{kept} %", neighbours, ""]
             cells[-1] = f"{found['megabytes']:.1f} MB"
             label = f"teacher, {form}" if is_teacher else _way_name(way)
             lines.append(f"| {EMBEDDING_TEACHERS[model]}: {label} | {' | '.join(cells)} |")
